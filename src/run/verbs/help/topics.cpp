@@ -26,6 +26,9 @@ constexpr std::array kPages{
     TopicPage{"rewards",
 #include "src/run/verbs/help/topics/rewards.txt"
     },
+    TopicPage{"agents",
+#include "src/run/verbs/help/topics/agents.txt"
+    },
     TopicPage{"layouts",
 #include "src/run/verbs/help/topics/layouts.txt"
     },

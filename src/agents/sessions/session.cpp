@@ -13,13 +13,15 @@
 namespace temper {
 namespace {
 
-/// The rows of a turn's routes that its parent's lack: a row of each token but the last.
-void keep_own_routes(Response& response, int64_t before) {
-  if (response.routes.empty() || before == 0) return;
+/// Leaves the rows that the path before lacks, which has `before` tokens: there is one of each but the last.
+void keep_own_routes(Response& response, int64_t before, int64_t prompt_tokens) {
+  if (response.routes.empty()) return;
   const RouteShape shape = route_shape(response.routes);
-  const auto begin = response.routes.end() - (route_rows(response.routes) - (before - 1)) * shape.row_bytes();
+  const int64_t rows = route_rows(response.routes), tokens = prompt_tokens + std::ssize(response.tokens);
+  CHECK(rows == tokens - 1, "{} rows of routes of a turn that ends with token {}", rows, tokens);
   Routes own = make_routes(shape);
-  own.insert(own.end(), begin, response.routes.end());
+  const int64_t first = std::max<int64_t>(before - 1, 0);
+  own.insert(own.end(), response.routes.end() - (rows - first) * shape.row_bytes(), response.routes.end());
   response.routes = std::move(own);
 }
 
@@ -55,7 +57,8 @@ void Session::sampled(size_t turn, Response response, const TurnText& said) {
   if (state_->end) return;
   CHECK(turn < turns() && !this->turn(turn).finished, "turn {} of {} was sampled", turn, turns());
   check_response(response);
-  keep_own_routes(response, this->turn(turn).prompt_tokens - std::ssize(this->turn(turn).behind));
+  const auto& t = this->turn(turn);
+  keep_own_routes(response, t.prompt_tokens - std::ssize(t.behind), t.prompt_tokens);
   std::vector<std::string> ids;
   for (size_t i = 0; i < said.calls.size(); ++i) ids.push_back(call_id(turn, i));
   state_->turns.finish(turn, std::move(response), turn_message(said, ids));

@@ -213,8 +213,9 @@ class Agent {
 /// the session is stopped and comes back.
 class Play {
  public:
-  Play(const Model& m, uint64_t program, uint64_t order, bool stops)
-      : model_(m), program_(program), random_(order), stops_(stops), session_(setup(), m.cut) {
+  /// `other`: what the program adds to its agents' numbers when it comes back.
+  Play(const Model& m, uint64_t program, uint64_t order, bool stops, uint64_t other = 0)
+      : model_(m), program_(program), random_(order), stops_(stops), other_(other), session_(setup(), m.cut) {
     for (size_t i = 0; i < 2; ++i) start(i);
   }
 
@@ -314,13 +315,14 @@ class Play {
     session_ = Session(setup(), model_.cut, record);
     under_way_.clear();
     players_.clear();
-    for (size_t i = 0; i < 2; ++i) start(i);
+    for (size_t i = 0; i < 2; ++i) start(i + other_);
   }
 
   const Model& model_;
   uint64_t program_;
   Random random_;
   bool stops_;
+  uint64_t other_;
   Session session_;
   std::vector<Player> players_;
   std::vector<TurnStart> under_way_;
@@ -394,6 +396,19 @@ TEST(Dialogues, WhatIsTrainedDoesNotDependOnWhatArrivesWhen) {
   EXPECT_GT(extended, 600);
   EXPECT_GT(forks, 400);
   EXPECT_GT(retries, 300);
+}
+
+TEST(Dialogues, OtherProgramsThanTheRecorded) {
+  const Model m{"qwen2.5"};
+  int diverged = 0;
+  for (uint64_t program = 0; program < 40; ++program) {
+    SCOPED_TRACE(program);
+    Play play(m, program, program, /*stops=*/true, /*other=*/1 + program % 2);
+    play.run();
+    expect_each_token_once(play.session());
+    diverged += play.session().diverged();
+  }
+  EXPECT_GT(diverged, 20);
 }
 
 /// A turn of some ids that nothing else has.

@@ -61,7 +61,8 @@ struct HarnessEnd {
   uint64_t session = 0;
   SessionEnd end = {};
   std::string why = {};  // of a failure: a sentence, with the last lines of stderr; printable
-  /// Retries are left: the loop starts it again, as a new session of the server, or does `stop`. With
+  /// Retries are left: the loop starts it again, as a new session of the server with an id of its own (what a
+  /// service says of the old one is no longer heard), or does `stop`. With
   /// on_error = "stop" and no retry left `take_ended` throws instead.
   bool again = false;
 };

@@ -52,6 +52,7 @@ void Services::begin(uint64_t session, const HarnessStart& start, PlayerNews& ne
   worker.pipes->send(dump_json_line({{"id", start.id}, {"start", start_json(start, /*service=*/true)}}) +
                      "\n");
   worker.pipes->move();
+  worker.closed.erase(start.id);  // another try with the same id
   worker.open[start.id] = {session};
   places_[session] = {&worker, start.id};
 }

@@ -10,9 +10,12 @@ constexpr double kLargestBody = double{1 << 30};
 
 void agent_fields(RolloutConfig& c, Section f) {
   f("harness", c.harness,
-    {.help = "a program that plays each prompt's samples as sessions against the policy's endpoint, see "
-             "`temper help rollout.harness`; a list of them, each with a name, where lines choose by their "
-             "key `environment`; empty: responses are generated without a program"});
+    {.help =
+         "a program that plays the samples of each prompt as sessions: it asks the policy's endpoint, and "
+         "says the reward; \"episode\": a process for each session, \"service\": `workers` processes that "
+         "play many each; in_flight: sessions at once (of each worker); several programs are a list, of "
+         "which lines choose one with their key `environment`; empty: responses are generated without a "
+         "program"});
   f("server.address", c.server.address,
     {.help = "address on which the endpoint listens; all but the loopback one let other hosts in, with a key",
      .format = Format::not_empty});

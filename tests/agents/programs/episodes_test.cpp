@@ -108,10 +108,10 @@ const Ending kEndings[] = {
      EndReason::nonsense,
      {},
      "more than 4194304"},
-    {"sleep 300", EndReason::late, {}, "no end within 3"},
-    {"trap '' TERM; sleep 300 & sleep 300; sleep 300", EndReason::late, {}, "no end within 3"},
-    {"yes '{\"reward\": 1}'", EndReason::late, {}, "no end within 3"},
-    {"setsid sleep 300 & exec 1>&- 0<&-; sleep 300", EndReason::late, {}, "no end within 3"},
+    {"sleep 300", EndReason::late, {}, "no end within 2"},
+    {"trap '' TERM; sleep 300 & sleep 300; sleep 300", EndReason::late, {}, "no end within 2"},
+    {"yes '{\"reward\": 1}'", EndReason::late, {}, "no end within 2"},
+    {"setsid sleep 300 & exec 1>&- 0<&-; sleep 300", EndReason::late, {}, "no end within 2"},
 };
 
 TEST(Episodes, EndsHaveTheirCauses) {
@@ -120,7 +120,7 @@ TEST(Episodes, EndsHaveTheirCauses) {
   {
     Helpers helpers;
     HarnessConfig config = place.marked(shell_program(kObey));
-    config.limit_seconds = 3;
+    config.limit_seconds = 2;
     config.in_flight = static_cast<int64_t>(count);
     Harness harness(helpers, config);
     for (size_t i = 0; i < count; ++i) harness.start(i, start_of(i, kEndings[i].script));

@@ -141,6 +141,20 @@ TEST(Services, WhatIsSaidOfAnEndedSessionIsLate) {
   EXPECT_EQ(harness.end_step().restarts, 0);
 }
 
+TEST(Services, ARetryMayHaveTheSameId) {
+  const ProgramPlace place;
+  Helpers helpers;
+  HarnessConfig config = place.marked(
+      service(std::string("if [ $n = 1 ]; then say \"{\\\"id\\\":\\\"$id\\\"}\"; else ") + kDone + "; fi"));
+  config.retries = 1;
+  Harness harness(helpers, config);
+  harness.start(1, start_of(1));
+  EXPECT_TRUE(play(harness, 1).at(1).again);
+  harness.start(1, start_of(1));
+  EXPECT_EQ(play(harness, 1).at(1).end.reason, EndReason::done);
+  EXPECT_EQ(harness.end_step().retries, 1);
+}
+
 TEST(Services, LinesMayDrip) {
   const ProgramPlace place;
   Helpers helpers;

@@ -134,6 +134,7 @@ struct DataConfig {
   std::string messages_key;  // empty: no messages
   std::string response_key = "response";
   std::string domain_key;  // empty: lines have no domain
+  std::string train_on = "last";
   bool chat = true;
   std::string system_prompt;
   Json chat_arguments = Json::object();

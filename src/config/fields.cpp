@@ -14,6 +14,7 @@ constexpr std::array<Words, 3> kDevices{"auto", "cpu", "cuda"};
 constexpr std::array<Words, 4> kDtypes{"auto", "fp32", "bf16", "fp64"};
 constexpr std::array<Words, 2> kInits{"load", "random"};
 constexpr std::array<Words, 3> kOverlong{"error", "drop", "truncate-left"};
+constexpr std::array<Words, 3> kTrainOn{"last", "all", "each"};
 constexpr std::array<Words, 2> kIdleRanks{"error", "allow"};
 constexpr std::array<Words, 2> kSharedGpus{"error", "allow"};
 constexpr std::array<Words, 4> kLogLevels{"debug", "info", "warn", "error"};
@@ -213,6 +214,11 @@ void data_fields(DataConfig& c, RewardConfig& r, std::vector<Field>& fields) {
     {.help =
          "key of a line's domain (verl: data_source), by which rewards are chosen and metrics told apart; "
          "empty: none"});
+  f("train_on", c.train_on,
+    {.help =
+         "turns of the assistant that sft trains: the last one; all in one sample, which the template "
+         "must render alike at any place; or each in a sample of its own, as the template renders it last",
+     .choices = kTrainOn});
   f("chat", c.chat, {.help = "render prompts with the chat template"});
   f("system_prompt", c.system_prompt, {.help = "system message put first; empty: none"});
   f("chat_arguments", c.chat_arguments,

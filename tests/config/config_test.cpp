@@ -334,6 +334,7 @@ LoadedConfig every_key_set() {
       "data.answer_key=a",
       "data.messages_key=m",
       "data.response_key=r",
+      "data.train_on=each",
       "data.chat=false",
       "data.system_prompt=\"line\\nline\"",
       "data.chat_arguments={enable_thinking=false,\"a b\"={c=[1,2.5,\"x\"]}}",

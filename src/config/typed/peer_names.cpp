@@ -132,8 +132,10 @@ constexpr std::array kPeerNames{
     PeerName{"apply_chat_template", "is `data.chat` here, which is true unless you say otherwise"},
     PeerName{"filter_overlong_prompts truncation",
              "is `data.overlong` here: \"error\", \"drop\" or \"truncate-left\""},
-    PeerName{"completion_only_loss assistant_only_loss train_on_inputs",
+    PeerName{"completion_only_loss train_on_inputs",
              "has no key here: sft trains the tokens of the response (`data.response_key`) alone"},
+    PeerName{"assistant_only_loss",
+             "is `data.train_on` = \"all\" here; \"last\", the default, trains the last turn alone"},
     PeerName{"reward_funcs rm_type reward_manager reward_fn reward_functions custom_rm_path "
              "custom_reward_function remote_rm_url",
              "is `reward.functions` here; a program of your own is {name = \"command\", argv = [...]}; see "

@@ -14,6 +14,14 @@ std::vector<DatasetFile> dataset_files(const std::vector<DataSource>& sources) {
   return files;
 }
 
+/// Lines of which each turn is a sample.
+Dataset::PartsOf parts_of(const DataConfig& data, const PromptStream::Limits& limits) {
+  if (!limits.with_response || data.train_on != "each") return {};
+  return [options = prompt_options(data)](const Json& record, const std::string& where) {
+    return count_turns(record, options, where);
+  };
+}
+
 int64_t whole_tokens(const Prompt& p) {
   return static_cast<int64_t>(p.tokens.size() + p.response_tokens.size());
 }
@@ -21,8 +29,11 @@ int64_t whole_tokens(const Prompt& p) {
 }  // namespace
 
 PromptOptions prompt_options(const DataConfig& d) {
+  const TrainOn turns = d.train_on == "all"    ? TrainOn::all
+                        : d.train_on == "each" ? TrainOn::each
+                                               : TrainOn::last;
   return {d.prompt_key,    d.answer_key,     d.messages_key, d.response_key, d.chat,
-          d.system_prompt, d.chat_arguments, false,          d.domain_key};
+          d.system_prompt, d.chat_arguments, false,          d.domain_key,   turns};
 }
 
 void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where) {
@@ -46,7 +57,7 @@ bool PromptStream::Limits::fits(const Prompt& p) const {
 PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
                            const Tokenizer& tokenizer, const ChatTemplate* chat_template,
                            const Limits& limits)
-    : dataset_(dataset_files(files), seed, data.shuffle),
+    : dataset_(dataset_files(files), seed, data.shuffle, parts_of(data, limits)),
       builder_(tokenizer, chat_template, prompt_options(data)),
       overlong_(data.overlong),
       limits_(limits) {}
@@ -96,7 +107,8 @@ DrawnPrompt PromptStream::at(int64_t position) {
 
 DrawnPrompt PromptStream::build(int64_t position) {
   auto record = std::make_shared<const Json>(dataset_.record(position));
-  Prompt prompt = builder_.build(*record, dataset_.where(position), limits_.with_response);
+  Prompt prompt =
+      builder_.build(*record, dataset_.where(position), limits_.with_response, dataset_.part(position));
   return {position, std::move(prompt), std::move(record)};
 }
 
@@ -106,7 +118,8 @@ std::vector<DrawnPrompt> PromptStream::all(
   const int64_t lines = max_count > 0 ? std::min(max_count, dataset_.num_lines()) : dataset_.num_lines();
   for (int64_t i = 0; i < lines; ++i) {
     auto record = std::make_shared<const Json>(dataset_.line(i));
-    Prompt prompt = builder_.build(*record, dataset_.where_line(i), limits_.with_response);
+    Prompt prompt =
+        builder_.build(*record, dataset_.where_line(i), limits_.with_response, dataset_.part_of_line(i));
     if (!fit(prompt, dataset_.where_line(i))) continue;
     if (check_answer) check_answer(prompt, builder_.where_answer(*record, dataset_.where_line(i)));
     list.push_back({i, std::move(prompt), std::move(record)});
@@ -118,7 +131,7 @@ int64_t PromptStream::count_fitting() const {
   int64_t fitting = 0;
   for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
     const std::string where = dataset_.where_line(i);
-    Prompt prompt = builder_.build(dataset_.line(i), where, limits_.with_response);
+    Prompt prompt = builder_.build(dataset_.line(i), where, limits_.with_response, dataset_.part_of_line(i));
     note_progress();
     fitting += fit(prompt, where);
   }
@@ -131,7 +144,7 @@ void PromptStream::check_all(
   for (int64_t i = 0; i < dataset_.num_lines(); ++i) {
     const Json record = dataset_.line(i);
     const std::string where = dataset_.where_line(i);
-    Prompt prompt = builder_.build(record, where, limits_.with_response);
+    Prompt prompt = builder_.build(record, where, limits_.with_response, dataset_.part_of_line(i));
     note_progress();
     require_known_ids(prompt, limits_.vocab_size, where);
     fitting += fit(prompt, where);

@@ -52,7 +52,7 @@ class PromptStream {
   bool has_responses() const { return builder_.has_response(dataset_.line(0)); }
   /// Lines that data.overlong does not drop.
   int64_t count_fitting() const;
-  /// Lines of the data.
+  /// Lines of the data; their turns where each is a sample.
   int64_t num_lines() const { return dataset_.num_lines(); }
 
   int64_t position() const { return position_; }

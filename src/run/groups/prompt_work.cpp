@@ -78,7 +78,8 @@ Group to_group(const PromptWork& work, std::vector<Response> responses) {
 Response given_response(const Prompt& prompt, int64_t version) {
   Response r;
   r.tokens = prompt.response_tokens;
-  r.mask.assign(r.tokens.size(), 1);
+  r.mask = prompt.response_mask;
+  r.mask.resize(r.tokens.size(), 1);
   if (!r.tokens.empty()) r.versions = {{version, static_cast<int32_t>(r.tokens.size())}};
   r.text = prompt.response;
   r.finish = FinishReason::stop;

@@ -16,6 +16,10 @@ void warn_of_training(PlanDraft& d) {
   constexpr double kLargeRate = 0.01;
   const OptimizerConfig& o = d.config.optimizer;
   const RecomputeConfig& r = d.config.train.recompute;
+  const DataConfig& data = d.config.data;
+  if (data.train_on != "last" && (!d.supervised() || !data.chat))
+    d.warn(fmt::format("data.train_on = \"{}\" has no effect {}", data.train_on,
+                       d.supervised() ? "without data.chat" : "on generated responses"));
   if (o.lr == 0) d.warn("optimizer.lr = 0: the weights never change");
   if (o.lr > kLargeRate)
     d.warn(

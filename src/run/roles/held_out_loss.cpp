@@ -22,9 +22,9 @@ HeldOutLoss::HeldOutLoss(const Parts& parts) : p_(parts) {
     }
     Set set{.name = name_of(source), .lines = {}};
     for (DrawnPrompt& drawn : stream.all(c.validation.max_prompts)) {
-      set.tokens += std::ssize(drawn.prompt.response_tokens);
       Response response = given_response(drawn.prompt, /*version=*/0);
       set.lines.push_back(to_group({std::move(drawn)}, {std::move(response)}).samples.front());
+      set.tokens += set.lines.back().counted_tokens();
     }
     if (set.tokens == 0)
       fail(Exit::data, {.what = "nothing to validate on",
@@ -49,9 +49,10 @@ std::optional<double> HeldOutLoss::loss_of(const Set& set) const {
       some.push_back(&set.lines[next]);
       rows += packed_length(*some.back());
     }
-    for (const std::vector<double>& logprobs :
-         packed_logprobs(p_.ctx, p_.model, p_.dp, some, p_.pass, p_.pipeline))
-      for (const double logprob : logprobs) sum -= logprob;
+    const auto logprobs = packed_logprobs(p_.ctx, p_.model, p_.dp, some, p_.pass, p_.pipeline);
+    for (size_t i = 0; i < some.size(); ++i)
+      for (size_t t = 0; t < logprobs[i].size(); ++t)
+        if (some[i]->response.mask[t]) sum -= logprobs[i][t];
     if (p_.all.rank() == 0) note_work(std::ssize(some), rows);  // of all ranks
   }
   return sum / static_cast<double>(set.tokens);

@@ -135,13 +135,15 @@ void warn_of_data(DataCheck& check, const Config& config, const RunPlan& plan, c
         fmt::format("data.domain_key = \"{}\" tells {} domains apart; metrics have the {} of each step with "
                     "most responses",
                     config.data.domain_key, domains, kMaxDomains));
-  const bool all = looked_at == rows && config.data.overlong == "drop";
-  const int64_t usable = rows - (all ? overlong : 0);
+  const int64_t samples = check.data.value("turns", rows);  // of a line each turn may be one
+  const bool all = looked_at == samples && config.data.overlong == "drop";
+  const int64_t usable = samples - (all ? overlong : 0);
   const int64_t drawn = plan.generates ? plan.batch.prompts_per_step : plan.batch.samples_per_step;
   if (usable < drawn)
     check.warnings.push_back(
         fmt::format("data.train has {}{} and a step draws {}: it sees some of them twice",
-                    count_text(usable, "line"), usable < rows ? " that are not too long" : "", drawn));
+                    count_text(usable, samples == rows ? "line" : "turn"),
+                    usable < samples ? " that are not too long" : "", drawn));
 }
 
 /// A text with one of the ids ends the run; most tokenizers have a few that no text needs.
@@ -156,43 +158,62 @@ Json first_json(const Prompt& p, const std::string& where) {
   Json first{{"text", p.text}, {"ids", p.tokens}, {"where", where}, {"answer", shown_answer(p.answer)}};
   if (!p.response_tokens.empty()) first["response"] = p.response;
   if (!p.response_tokens.empty()) first["response_ids"] = p.response_tokens;
+  if (!p.response_mask.empty()) first["response_mask"] = p.response_mask;
   return first;
 }
 
+/// What there is in lines that are looked at.
+struct Found {
+  std::vector<int64_t> lengths;  // of the prompts
+  int64_t overlong = 0;
+  Answers answers;
+  std::map<std::string, int64_t> domains;
+};
+
+Found look_at(DataCheck& check, const Config& config, const PromptStream::Limits& limits,
+              const std::optional<RewardSet>& rewards, const TextTools& text, const Rows& rows) {
+  const PromptOptions options = prompt_options(config.data);
+  const PromptBuilder builder(*text.tokenizer, text.chat_template(), options);
+  const bool by_turn = limits.with_response && options.train_on == TrainOn::each;
+  Found found;
+  for (const auto& [where, record] : rows.records) {
+    const int64_t turns = by_turn ? count_turns(record, options, where) : 1;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      Prompt prompt = builder.build(record, where, limits.with_response, turn);
+      require_known_ids(prompt, limits.vocab_size, where);
+      found.lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
+      found.overlong += limits.fits(prompt) ? 0 : 1;
+      if (rewards) found.answers.look(*rewards, prompt, builder.where_answer(record, where));
+      if (!config.data.domain_key.empty()) ++found.domains[prompt.domain];
+      if (!check.first) check.first = std::move(prompt);
+    }
+  }
+  std::sort(found.lengths.begin(), found.lengths.end());
+  return found;
+}
+
 void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, const TextTools& text) {
-  const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
   const PromptStream::Limits limits{plan.max_prompt_tokens, plan.longest_sequence, !plan.generates,
                                     plan.vocab_size};
   const Rows rows = read_rows(config.data.train);
   std::optional<RewardSet> rewards;
   if (plan.generates) rewards.emplace(config.reward);
-  std::vector<int64_t> lengths;
-  int64_t overlong = 0;
-  Answers answers;
-  std::map<std::string, int64_t> domains;
-  for (const auto& [where, record] : rows.records) {
-    Prompt prompt = builder.build(record, where, limits.with_response);
-    require_known_ids(prompt, limits.vocab_size, where);
-    lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
-    overlong += limits.fits(prompt) ? 0 : 1;
-    if (rewards) answers.look(*rewards, prompt, builder.where_answer(record, where));
-    if (!config.data.domain_key.empty()) ++domains[prompt.domain];
-    if (!check.first) check.first = std::move(prompt);
-  }
-  std::sort(lengths.begin(), lengths.end());
+  const auto [lengths, overlong, answers, domains] = look_at(check, config, limits, rewards, text, rows);
   const auto looked_at = static_cast<int64_t>(lengths.size());
   check.first_record = rows.records.front().second;
   check.data = {
       {"rows", rows.rows},
       {"rows_are", rows.counted ? "counted" : "estimated"},
       {"looked_at", looked_at},
-      {"sample", looked_at == rows.rows ? "all rows" : "evenly spaced rows"},
+      {"sample", std::ssize(rows.records) == rows.rows ? "all rows" : "evenly spaced rows"},
       {"first_prompt", first_json(*check.first, rows.records.front().first)},
       {"lengths",
        {{"p50", quantile(lengths, 0.5)}, {"p95", quantile(lengths, 0.95)}, {"max", lengths.back()}}},
       {"max_prompt_tokens", limits.max_prompt_tokens},
       {"overlong", overlong},
       {"overlong_rule", config.data.overlong}};
+  if (limits.with_response && config.data.train_on == "each")
+    check.data["turns"] = looked_at * rows.rows / std::ssize(rows.records);
   if (rewards)
     check.data["answers"] = {
         {"looked_at", looked_at},
@@ -281,6 +302,8 @@ std::string data_text(const Json& data) {
   text += line("overlong", number(data.at("overlong")),
                fmt::format("data.overlong = \"{}\": {}", data.at("overlong_rule").get<std::string>(),
                            overlong_text(data.at("overlong_rule"))));
+  if (data.contains("turns"))
+    text += line("turns", number(data.at("turns")), "each a sample: data.train_on = \"each\"");
   if (data.contains("answers")) {
     text += line("unreadable answers", number(data.at("answers").at("unreadable")), "by reward.functions");
     text +=
@@ -294,6 +317,9 @@ std::string data_text(const Json& data) {
     text += line("its response", "", shown(first.at("response")));
     text += line("its response, ids", std::to_string(first.at("response_ids").size()),
                  shown_ids(first.at("response_ids")));
+    if (const Json mask = first.value("response_mask", Json()); !mask.is_null())
+      text += line("its trained ids", std::to_string(std::count(mask.begin(), mask.end(), Json(1))),
+                   "turns of the assistant: data.train_on = \"all\"");
   }
   return text;
 }

@@ -258,6 +258,52 @@ TEST_F(PromptStreamTest, ChatRendersThroughTheTemplate) {
   expect_error(Exit::usage, {"data.chat"}, "no template", [&] { stream(dir_ / "data.jsonl"); });
 }
 
+/// With data.train_on = "each" the turns of a line are drawn one by one, and the order says which.
+TEST_F(PromptStreamTest, EachTurnOfALineIsDrawn) {
+  const auto say = [](const char* role, const std::string& text) {
+    return Json{{"role", role}, {"content", text}};
+  };
+  std::string lines;
+  for (int i = 0; i < 3; ++i) {
+    Json messages = Json::array();
+    for (int turn = 0; turn <= i; ++turn) {
+      messages.push_back(say("user", fmt::format("question {} {}", i, turn)));
+      messages.push_back(say("assistant", fmt::format("answer {} {}", i, turn)));
+    }
+    lines += Json{{"messages", messages}}.dump() + "\n";
+  }
+  const std::string path = write(lines);
+  const ChatTemplate chat(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}",
+      "test");
+  data_.chat = true;
+  data_.train_on = "each";
+  PromptStream each({{path}}, data_, 7, tokenizer_, &chat, {1000, 1000, /*with_response=*/true});
+  EXPECT_EQ(each.num_lines(), 6);
+  EXPECT_EQ(each.count_fitting(), 6);
+  std::multiset<std::string> drawn, all;
+  for (const DrawnPrompt& d : each.next(6)) {
+    drawn.insert(d.prompt.response);
+    EXPECT_EQ(each.at(d.position).prompt.response, d.prompt.response);
+    EXPECT_TRUE(d.prompt.text.ends_with("</><assistant>") || d.prompt.text.ends_with("0</><assistant>"));
+  }
+  for (const DrawnPrompt& d : each.all(0)) all.insert(d.prompt.response);
+  EXPECT_EQ(drawn, all);
+  EXPECT_EQ(all, (std::multiset<std::string>{"answer 0 0</>", "answer 1 0</>", "answer 1 1</>",
+                                             "answer 2 0</>", "answer 2 1</>", "answer 2 2</>"}));
+  // Prompts that are generated for are whole lines.
+  PromptStream prompts({{path}}, data_, 7, tokenizer_, &chat, {1000, 1000, false});
+  EXPECT_EQ(prompts.num_lines(), 3);
+  data_.train_on = "all";
+  PromptStream whole({{path}}, data_, 7, tokenizer_, &chat, {1000, 1000, true});
+  EXPECT_EQ(whole.num_lines(), 3);
+  const Prompt last = whole.all(0).back().prompt;
+  EXPECT_EQ(last.response_mask.size(), last.response_tokens.size());
+  EXPECT_TRUE(last.response.starts_with("answer 2 0</><user>question 2 1</><assistant>answer 2 1</>"))
+      << last.response;
+}
+
 }  // namespace
 }  // namespace temper
 

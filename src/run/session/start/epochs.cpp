@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/config/methods.h"
 #include "src/core/check.h"
 #include "src/data/lines.h"
 #include "src/run/groups/prompt_stream.h"
@@ -56,13 +57,30 @@ EpochLines fitting_lines(const Config& config) {
   return all;
 }
 
-/// All lines of data.train, whatever their length; files of more bytes than `looks` are estimated.
+bool by_turn(const Config& config) {
+  return !algorithm_traits(config.algorithm.name).generates && config.data.train_on == "each";
+}
+
+/// Turns of a line, where each is a sample: the mean of some lines.
+double turns_of_lines(const Config& config, const DataSource& source, int64_t looks) {
+  constexpr int64_t kLookedAt = 256;
+  const InputFile file(source.path);
+  const LineSample sample = sample_lines(file, kLookedAt, looks);
+  int64_t turns = 0;
+  for (const Line& line : sample.lines)
+    turns += count_turns(parse_data_line(read_line(file, line), source.path), prompt_options(config.data),
+                         source.path);
+  return static_cast<double>(turns) / static_cast<double>(sample.lines.size());
+}
+
+/// All lines of data.train, whatever their length; files of more bytes than `looks` are estimated, and turns.
 EpochLines count_lines(const Config& config, int64_t looks) {
   EpochLines all;
   for (const DataSource& source : config.data.train) {
     const LineSample sample = sample_lines(InputFile(source.path), 1, looks);
-    all.lines += source.weight * static_cast<double>(sample.rows);
-    all.counted = all.counted && sample.counted;
+    const double each = by_turn(config) ? turns_of_lines(config, source, looks) : 1;
+    all.lines += source.weight * each * static_cast<double>(sample.rows);
+    all.counted = all.counted && sample.counted && !by_turn(config);
   }
   return all;
 }
@@ -90,7 +108,7 @@ void resolve(LoadedConfig& loaded, const EpochLines& of_epoch) {
 void resolve_epochs(LoadedConfig& loaded, int64_t replayed, Comm& comm) {
   if (!loaded.config.run.epochs) return;
   if (replayed > 0) return set_steps(loaded, replayed, origin_text(loaded, ", a replay"));
-  const bool drops = loaded.config.data.overlong == "drop";
+  const bool drops = loaded.config.data.overlong == "drop" || by_turn(loaded.config);
   EpochLines mine;
   if (comm.rank() == 0) mine = drops ? fitting_lines(loaded.config) : count_lines(loaded.config, kCountAll);
   // The digits give the same bits back.

@@ -69,7 +69,7 @@ class Sessions : public RunFixture {
   void expect_one_numerics(const std::string& run) const {
     for (const Json& line : program_.metrics(run)) {
       EXPECT_EQ(line.at("actor/rollout_logprob_diff_max"), 0.0) << run;
-      EXPECT_GT(line.value("train/grad_norm", 0.0), 0.0) << run;
+      EXPECT_GT(line.value("actor/grad_norm", 0.0), 0.0) << run;
     }
   }
 };
@@ -114,8 +114,9 @@ TEST_F(Sessions, TurnsAreTrainedAsTheyWereSampled) {
     rewards.insert(t["reward"].get<double>());
   }
   EXPECT_GT(rewards.size(), 1u);
-  for (const char* other : {"late", "piped", "tp"}) expect_same_run("whole", other);
-  for (int64_t step = 1; step <= 1; ++step) EXPECT_EQ(rollouts("whole", step), rollouts("dp", step));
+  for (const char* other : {"late", "piped"}) expect_same_run("whole", other);
+  // Gradients are summed in the order of the layout: what later weights sample is not the same.
+  for (const char* other : {"tp", "dp"}) EXPECT_EQ(rollouts("whole", 1), rollouts(other, 1)) << other;
 }
 
 /// Histories that begin anew, and second agents: other samples of the same session.

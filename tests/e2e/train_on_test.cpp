@@ -72,10 +72,10 @@ TEST_F(TrainOnRun, EpochsAndCheckCountTurns) {
   EXPECT_EQ(check("run.epochs=1 data.train_on=all").at("steps"), 1);
   ASSERT_EQ(program_.run("train run.toml run.epochs=1 data.train_on=each"), 0) << output();
   EXPECT_EQ(steps_done("run"), 3);
-  ASSERT_EQ(program_.run("check run.toml data.train_on=each"), 0) << output();
+  ASSERT_EQ(program_.run("check run.toml --all data.train_on=each"), 0) << output();
   EXPECT_TRUE(says("each a sample: data.train_on = \"each\"")) << output();
   EXPECT_FALSE(says("sees some of them twice")) << output();
-  ASSERT_EQ(program_.run("check run.toml data.train_on=all"), 0) << output();
+  ASSERT_EQ(program_.run("check run.toml --all data.train_on=all"), 0) << output();
   EXPECT_TRUE(says("its trained ids")) << output();
   const Json first = check("data.train_on=all").at("data").at("first_prompt");
   EXPECT_EQ(first.at("response_mask").size(), first.at("response_ids").size());

@@ -105,6 +105,7 @@ void OpenAnswer::score(int32_t first, const std::vector<int32_t>& prompt, std::v
 }
 
 void OpenAnswer::fail(const DoorError& error) {
+  if (finished()) return;
   left_ = 0;
   if (!begun_) return reply_error(*exchange_, door_, error);
   exchange_->send(stream_->error(error));

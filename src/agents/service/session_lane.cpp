@@ -248,15 +248,17 @@ void SessionLane::turn_is_over(const Asked& asked, Response response) {
   tell_pipe(open, asked.turn);
 }
 
-/// Who has got what he asked for, and who has gone.
+/// Who has got what he asked for, and who has gone: a client that closes its connection right behind the last
+/// byte may seem gone before the network knows that all was sent, so it is looked at twice.
 void SessionLane::look_at_clients(Open& open) {
   for (auto& [turn, clients] : open.waiting)
-    std::erase_if(clients, [&, turn = turn](const Waiting& client) {
+    std::erase_if(clients, [&, turn = turn](Waiting& client) {
       if (client.answer->delivered()) {
         open.session.delivered(turn);
         return true;
       }
-      if (!client.answer->gone()) return false;
+      const bool gone = client.answer->gone();
+      if (!std::exchange(client.seemed_gone, gone) || !gone) return false;
       open.session.client_gone(turn);
       return true;
     });
@@ -267,7 +269,6 @@ void SessionLane::end(uint64_t number, SessionEnd end) {
   auto entry = open_.extract(number);
   if (!entry) return;
   Open& open = entry.mapped();
-  look_at_clients(open);
   for (auto& [turn, clients] : open.waiting)
     for (const Waiting& client : clients)
       client.answer->fail({.status = 400, .message = "the session has ended", .code = "session_ended"});

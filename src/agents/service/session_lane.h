@@ -81,6 +81,7 @@ class SessionLane {
   struct Waiting {
     std::shared_ptr<OpenAnswer> answer;
     int32_t index = 0;
+    bool seemed_gone = false;  // when it was looked at last
   };
   struct Open {
     Session session;

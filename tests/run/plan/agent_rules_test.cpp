@@ -71,3 +71,8 @@ TEST(AgentRules, KeysWithoutAProgramAreSaid) {
 
 }  // namespace
 }  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

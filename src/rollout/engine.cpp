@@ -92,8 +92,11 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
   if (scheduler_.done()) return join_forward(c, engine_.model_), std::vector<Finished>{};
   std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
-  const auto replayed = std::stable_partition(rows.begin(), rows.end(),
-                                              [&](const ScheduledRows& part) { return can_replay(part); });
+  // With turns that come in nearly every step decoding rows are replayed beside the rows of prompts.
+  auto replayed = rows.begin();
+  const auto replays = [&](const ScheduledRows& part) { return can_replay(part); };
+  if (engine_.cache_.finds_pages() || std::all_of(rows.begin(), rows.end(), replays))
+    replayed = std::stable_partition(rows.begin(), rows.end(), replays);
   if (replayed != rows.begin()) replay(c, {rows.begin(), replayed});
   if (replayed != rows.end()) run(c, {replayed, rows.end()});
   return requests_.take_finished();

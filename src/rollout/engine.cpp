@@ -51,11 +51,6 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
 
 size_t Generation::add(Request request) {
   check_request(request, engine_.capacity(), engine_.model_.config());
-  CHECK(request.data_position >= 0 && request.data_position < SampleKey::kMaxPosition &&
-            request.first_sample >= 0 &&
-            int64_t{request.first_sample} + request.num_samples <= SampleKey::kMaxSample,
-        "no random numbers for {} samples from {} of the prompt at {}", request.num_samples,
-        request.first_sample, request.data_position);
   auto prompt = std::make_unique<Sequence>();
   prompt->rules = request.own ? std::make_shared<ResponseRules>(*request.own) : rules_;
   CHECK(growth_.finds(prompt->rules->options), "stop strings need a tokenizer");

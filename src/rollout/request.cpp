@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/check.h"
+#include "src/core/rng.h"
 #include "src/nn/rope_table.h"
 
 namespace temper {
@@ -29,6 +30,10 @@ void require_text(const std::vector<int32_t>& tokens, int64_t data_position, con
 }  // namespace
 
 void check_request(const Request& r, int64_t capacity, const ModelConfig& model) {
+  CHECK(r.data_position >= 0 && r.data_position < SampleKey::kMaxPosition && r.first_sample >= 0 &&
+            int64_t{r.first_sample} + r.num_samples <= SampleKey::kMaxSample,
+        "no random numbers for {} samples from {} of the prompt at {}", r.num_samples, r.first_sample,
+        r.data_position);
   if (!model.delta.layers.empty())
     fail(Exit::data, {.what = "this model does not generate yet",
                       .where = fmt::format("model_type {}", model.family),

@@ -108,7 +108,6 @@ class DoorStream {
 
 struct DoorRules {
   std::set<std::string> ignore = {};  // fields that pass unread
-  bool samples_freely = false;        // `serve`
 };
 
 class Door {

@@ -58,7 +58,6 @@ ServeService::Options service_options(const CommandLine& line, const Engine& eng
                        .where = "--address " + o.http.address,
                        .why = "there is no --key-file, and whoever reaches the port could use the model",
                        .fix = "give --key-file FILE, or leave --address out: 127.0.0.1"});
-  o.rules.doors.samples_freely = true;
   const std::filesystem::path folder(line.text(line.has("--model") ? "--model" : "--checkpoint"));
   o.rules.model = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
   o.rules.context_tokens = engine.capacity();

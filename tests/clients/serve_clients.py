@@ -89,7 +89,7 @@ def run(url):
     except openai.BadRequestError as error:
         check("what cannot be obeyed is refused by name", error.param == "response_format")
     claude = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
-    asked = dict(model="any", max_tokens=12, temperature=0, messages=[{"role": "user", "content": PROMPTS[3]}])
+    asked = dict(model="any", max_tokens=12, extra_body={"temperature": 0}, messages=[{"role": "user", "content": PROMPTS[3]}])
     check("anthropic", claude.messages.create(**asked).content[0].text == answers[3].choices[0].message.content)
     with claude.messages.stream(**asked) as stream:
         said = "".join(stream.text_stream)

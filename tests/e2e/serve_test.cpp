@@ -137,6 +137,22 @@ TEST_F(Serve, StreamsSayTheSame) {
     EXPECT_NE(events.body.find(fmt::format("event: {}\n", event)), std::string::npos) << event << events.body;
 }
 
+TEST_F(Serve, TellsWhatItHas) {
+  start();
+  Client client(port_);
+  client.write("GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n");
+  const Json models = Json::parse(client.read().body)["data"];
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0]["id"], "model");
+  EXPECT_EQ(models[0]["max_model_len"], 256);
+  const Json messages{{{"role", "user"}, {"content", question(3)}}};
+  const Json asked{{"model", "any"}, {"messages", messages}, {"max_tokens", 1}};
+  EXPECT_EQ(ask("/v1/messages/count_tokens", asked)["input_tokens"],
+            ask("/v1/chat/completions", asked)["usage"]["prompt_tokens"]);
+  const Json ids = ask("/tokenize", {{"prompt", "some text"}})["tokens"];
+  EXPECT_EQ(ask("/detokenize", {{"tokens", ids}})["prompt"], "some text");
+}
+
 /// What log-likelihood tasks read: the bits of `temper score`, and the likeliest token of each place.
 TEST_F(Serve, EchoHasTheScoresOfThePrompt) {
   program_.write("ids.jsonl", "{\"tokens\": [5, 77, 300, 12, 12, 900, 4, 4000, 21]}\n");

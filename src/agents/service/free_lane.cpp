@@ -27,6 +27,13 @@ void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Route
       const Door& door = p_.doors.at(routed.route);
       return ask(exchange, door, door.read(body, p_.rules.doors));
     }
+    case Route::models:
+      return exchange->reply(200, dump_json_line(model_list({p_.rules.model}, p_.rules.context_tokens)));
+    case Route::count_tokens: {
+      const DoorRequest r = p_.doors.at(routed.route).read(body, p_.rules.doors);
+      const Json counted{{"input_tokens", rendered(r).size()}};
+      return exchange->reply(200, dump_json_line(counted));
+    }
     default:
       return exchange->reply(
           200, dump_json_line(describe(routed.route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));

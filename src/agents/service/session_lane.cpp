@@ -104,7 +104,8 @@ void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<Http
   if (route == Route::count_tokens) {
     const DoorRequest r = p_.doors.at(route).read(body, p_.rules.doors);
     const size_t tokens = p_.cut.whole(r.messages, r.tools, r.arguments).size();
-    return exchange->reply(200, dump_json_line({{"input_tokens", tokens}}));
+    const Json counted{{"input_tokens", tokens}};
+    return exchange->reply(200, dump_json_line(counted));
   }
   if (!turns)
     return exchange->reply(

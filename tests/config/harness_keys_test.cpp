@@ -116,3 +116,8 @@ TEST(HarnessKeys, LimitsAndServerHaveTheirRanges) {
 
 }  // namespace
 }  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

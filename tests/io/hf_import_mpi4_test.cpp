@@ -35,7 +35,7 @@ class ImportOnRanks : public OnRanks {
   struct Loaded {
     Loaded(const std::string& path, const ShardPlace& place, Comm* ranks) : folder(ModelFolder::open(path)) {
       config = parse_model_config(folder.config(), nullptr, folder.config_path());
-      folder.split_experts(config);
+      folder.match_names(config);
       for (const ParamSpec& spec : parameter_specs(config)) store.add(spec, place);
       store.allocate(DType::f32, false);
       digest = import_weights(folder, config, store, ranks);

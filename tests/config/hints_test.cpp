@@ -199,6 +199,7 @@ const Typed kTyped[] = {
     {"actor_rollout_ref.actor.optim.lr=1e-6", "`optimizer.lr`"},
     {"actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5", "`rollout.max_turns`"},
     {"rollout.tool_config_path=tools.yaml", "`rollout.harness`"},
+    {"data.assistant_only_loss=true", "`data.train_on`"},
     {"optimizer.warmup_ratio=0.1", "`optimizer.warmup_steps`"},
     {"optimizer.lr_warmup_steps=10", "`optimizer.warmup_steps`"},
     {"optimizer.lr_scheduler_type=cosine", "`optimizer.schedule`"},

@@ -57,9 +57,9 @@ Lines commands(const TopicPage& page) {
 }
 
 TEST(Topics, AreShortAndHaveATitle) {
-  const Lines wanted{"quickstart", "data",    "train",   "algorithm", "resume",   "rewards",
-                     "layouts",    "async",   "memory",  "slurm",     "mpirun",   "metrics",
-                     "trackers",   "trl",     "verl",    "troubleshooting"};
+  const Lines wanted{"quickstart", "data",     "train", "algorithm", "resume",         "rewards",
+                     "agents",     "layouts",  "async", "memory",    "slurm",          "mpirun",
+                     "metrics",    "trackers", "trl",   "verl",      "troubleshooting"};
   Lines names;
   const std::string overview = help_text(""), manual = help_text("man");
   for (const TopicPage& page : topic_pages()) {
@@ -169,7 +169,10 @@ class TopicCommands : public RunFixture {
       for (const Lines& block : blocks(page)) {
         if (page.name == "quickstart" && is_toml(block)) program_.write("my.toml", text_of(block));
         if (is_python(block))
-          program_.write(page.name == "trackers" ? "my_tracker.py" : "my_reward.py", text_of(block));
+          program_.write(page.name == "trackers" ? "my_tracker.py"
+                         : page.name == "agents" ? "agent.py"
+                                                 : "my_reward.py",
+                         text_of(block));
       }
     const std::string folder = std::filesystem::path(program_.temper()).parent_path().string();
     path_ = fmt::format("PATH=$PWD/bin:{}:$PATH", folder);

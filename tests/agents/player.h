@@ -3,11 +3,11 @@
 // over HTTP or over its pipes, as its arguments say, and what it does depends on what it is told and hears
 // alone, but for its pace.
 //
-//   --play episode|service [--turns N] [--forget] [--jitter MS] [--faults] [--two]
+//   --play episode|service [--turns N] [--forget] [--jitter MS] [--faults] [--two] [--post]
 //
 // A turn asks for what was said so far and a new message; --forget begins its history anew once, as agents do
 // that run out of context; --two has a second agent beside; --faults: of five sessions one dies, one says no
-// reward and one says nonsense.
+// reward and one says nonsense; --post: a service posts its rewards.
 
 #include <unistd.h>
 
@@ -31,6 +31,7 @@ class Player {
       if (a == "--forget") forget_ = true;
       if (a == "--two") two_ = true;
       if (a == "--faults") faults_ = true;
+      if (a == "--post") post_ = true;
       if (a == "--jitter") jitter_ms_ = std::stoi(arguments[++i]);
     }
   }
@@ -46,19 +47,34 @@ class Player {
           std::chrono::milliseconds(std::random_device()() % static_cast<unsigned>(jitter_ms_)));
   }
 
+  static ClientAnswer post(const Json& start, const std::string& path, const std::string& key,
+                           const Json& body) {
+    const std::string url = start["anthropic_base_url"], text = body.dump();
+    Client client(std::stoi(url.substr(url.rfind(':') + 1)));
+    client.write(
+        fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n"
+                    "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+                    path, key, text.size(), text));
+    return client.read(60);
+  }
+
   /// The assistant's message.
   Json ask(const Json& messages) {
     pause();
-    const std::string url = start_["anthropic_base_url"];
-    Client client(std::stoi(url.substr(url.rfind(':') + 1)));
-    const std::string body = Json{{"model", "policy"}, {"messages", messages}, {"temperature", 0.1}}.dump();
-    client.write(
-        fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n"
-                    "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-                    start_["api_key"].get<std::string>(), body.size(), body));
-    const ClientAnswer answer = client.read(60);
+    const ClientAnswer answer = post(start_, "/v1/chat/completions", start_["api_key"],
+                                     {{"model", "policy"}, {"messages", messages}, {"temperature", 0.1}});
     if (answer.status != 200) throw std::runtime_error(fmt::format("{}: {}", answer.status, answer.body));
     return Json::parse(answer.body)["choices"][0]["message"];
+  }
+
+  /// The reward over HTTP: the key of the model does not open that path. False where the server sees it
+  /// otherwise.
+  static bool post_reward(const Json& start, double reward) {
+    const Json body{{"reward", reward}, {"parts", {{"posted", 1}}}};
+    return post(start, "/reward", start["api_key"], body).status == 401 &&
+           post(start, "/reward", start["reward_key"], {{"reward", "high"}}).status == 400 &&
+           post(start, "/v1/chat/completions", start["reward_key"], body).status == 401 &&
+           post(start, "/reward", start["reward_key"], body).status == 200;
   }
 
   int episode() {
@@ -93,6 +109,7 @@ class Player {
   /// Turns over the pipes: as many sessions as are given to it.
   int serve() {
     struct Game {
+      Json start;
       int turn = 0;
       std::string said;
     };
@@ -107,7 +124,7 @@ class Player {
       pause();
       Json told{{"id", id}};
       if (heard.contains("start")) {
-        games[id] = {};
+        games[id] = {heard["start"], 0, ""};
         told["messages"] = Json::array({user(heard["start"]["record"]["prompt"])});
       } else {
         Game& game = games[id];
@@ -116,6 +133,7 @@ class Player {
           told["observation"] = fmt::format("Go on, {}.", game.said.size());
         } else {
           told["reward"] = reward(game.said);
+          if (post_) told["reward"] = post_reward(game.start, 0.25) ? Json() : Json(-1);
           told["parts"] = {{"length", game.said.size()}};
           told["done"] = true;
           games.erase(id);
@@ -126,7 +144,7 @@ class Player {
     return 0;
   }
 
-  bool service_ = false, forget_ = false, two_ = false, faults_ = false;
+  bool service_ = false, forget_ = false, two_ = false, faults_ = false, post_ = false;
   int turns_ = 1, jitter_ms_ = 0;
   Json start_;
 };

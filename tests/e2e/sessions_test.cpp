@@ -151,6 +151,15 @@ TEST_F(Sessions, FailuresEndTheirSessionAlone) {
   EXPECT_EQ(reasons, (std::set<std::string>{"done", "died", "nonsense", "no_reward"}));
 }
 
+/// A service may post the reward, with a key that whoever has the model's key does not have.
+TEST_F(Sessions, ARewardNeedsItsOwnKey) {
+  ASSERT_EQ(program_.run(train("posted", "service --post", "run.steps=1")), 0) << output();
+  for (const Json& t : responses("posted", 1)) {
+    EXPECT_EQ(t["reward"], 0.25);
+    EXPECT_EQ(t["reward_parts"]["harness/posted"], 1.0);
+  }
+}
+
 /// `--replay` trains what was recorded, bit for bit, and asks nobody.
 TEST_F(Sessions, ReplayNeedsNoProgram) {
   ASSERT_EQ(program_.run(train("whole", "episode --turns 3 --forget")), 0) << output();

@@ -47,6 +47,18 @@ DoorError door_error(const Error& error) {
   return {.status = 400, .message = error.problem().what + ": " + error.problem().why};
 }
 
+HttpHeaders error_headers(const DoorError& error) {
+  if (!error.retry_after_seconds) return {{"x-should-retry", "false"}};
+  return {{"Retry-After", std::to_string(*error.retry_after_seconds)}};
+}
+
+HttpRefusal refusal_of(const Doors& doors, const std::string& path, const DoorError& error) {
+  const std::optional<Routed> routed = route_of(path);
+  return {.status = error.status,
+          .body = doors.at(routed ? routed->route : Route::chat).error(error),
+          .headers = error_headers(error)};
+}
+
 Json model_list(const std::vector<std::string>& names, int64_t context_tokens) {
   Json data = Json::array();
   for (const std::string& name : names)

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/agents/doors/door.h"
+#include "src/agents/server/http_exchange.h"
 #include "src/agents/service/routes.h"
 #include "src/core/json.h"
 
@@ -27,6 +28,10 @@ inline constexpr JsonLimits kBodyLimits{.depth = 64, .bytes = int64_t{1} << 32};
 /// What a client that asked in vain is told.
 DoorError door_error(const Error& error);
 DoorError too_long(int64_t tokens, int64_t limit);
+/// The headers of an error that clients obey.
+HttpHeaders error_headers(const DoorError& error);
+/// An error in the form of the door that the path leads to.
+HttpRefusal refusal_of(const Doors& doors, const std::string& path, const DoorError& error);
 /// {"object": "list", "data": [{"id", "max_model_len", ...}, ...]}
 Json model_list(const std::vector<std::string>& names, int64_t context_tokens);
 /// The answers of paths that ask for no turn: health, tokenize and the like.

@@ -1,5 +1,6 @@
 #include "src/agents/service/open_answer.h"
 
+#include "src/agents/service/doors.h"
 #include "src/core/digest/hash.h"
 
 namespace temper {
@@ -15,12 +16,7 @@ std::string call_id_of(const std::string& answer_id, int32_t index, size_t numbe
 }  // namespace
 
 void reply_error(HttpExchange& exchange, const Door& door, const DoorError& error) {
-  HttpHeaders headers;
-  if (error.retry_after_seconds)
-    headers.emplace_back("Retry-After", std::to_string(*error.retry_after_seconds));
-  else
-    headers.emplace_back("x-should-retry", "false");
-  exchange.reply(error.status, door.error(error), headers);
+  exchange.reply(error.status, door.error(error), error_headers(error));
 }
 
 OpenAnswer::OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door, DoorRequest request,

@@ -3,7 +3,7 @@
 
 #include "src/agents/server/http_server.h"
 #include "src/agents/service/free_lane.h"
-#include "src/core/threads/job_thread.h"
+#include "src/agents/service/lane_threads.h"
 
 namespace temper {
 
@@ -17,7 +17,6 @@ class ServeService {
   /// As many threads as the desk has lanes. All outlive it. `chat` may be null.
   ServeService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate* chat,
                EngineDesk& desk);
-  ~ServeService();
   ServeService(const ServeService&) = delete;
   ServeService& operator=(const ServeService&) = delete;
 
@@ -35,11 +34,10 @@ class ServeService {
   const Options o_;
   const Doors doors_;
   std::optional<TurnCut> cut_;
-  std::vector<std::unique_ptr<FreeLane>> lanes_;
-  std::vector<std::unique_ptr<JobThread>> threads_;
+  std::optional<LaneThreads<FreeLane>> lanes_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> closed_ = false;
-  std::unique_ptr<HttpServer> server_;  // last: its thread uses all others
+  std::optional<HttpServer> server_;  // last: its thread uses all others
 };
 
 }  // namespace temper

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <ctime>
-#include <limits>
 
-#include "src/agents/doors/fields.h"
+#include "src/agents/programs/program_lines.h"
 #include "src/agents/turns/messages.h"
 
 namespace temper {
@@ -57,14 +56,11 @@ void SessionLane::receive_reward(uint64_t number, const std::shared_ptr<HttpExch
     return reply_error(*exchange, door,
                        {.status = 400, .message = "the session has ended", .code = "session_ended"});
   try {
-    const std::set<std::string> nothing;
     const Json body = parse_json(exchange->request().body, "body", kBodyLimits);
-    const Fields fields(body, nothing);
-    constexpr double kMost = std::numeric_limits<double>::max();
-    SessionEnd end{.reward = fields.number("reward", -kMost, kMost)};
-    if (!end.reward) fields.refuse("reward", "a number is needed");
-    for (const auto& [name, value] : fields.at("parts").items())
-      if (value.is_number()) end.parts.emplace_back(name, value.get<double>());
+    SessionEnd end;
+    std::string why = body.is_object() ? read_reward(body, end) : "the body is no object";
+    if (why.empty() && !end.reward) why = "\"reward\" is missing";
+    if (!why.empty()) return reply_error(*exchange, door, {.status = 400, .message = why, .param = "reward"});
     open->second.posted = std::move(end);
     exchange->reply(200, "{}");
   } catch (const Error& e) {

@@ -7,8 +7,6 @@
 namespace temper {
 namespace {
 
-constexpr double kTickSeconds = 0.1;
-
 /// 128 random bits.
 std::string random_key() {
   std::array<unsigned char, 16> bits{};
@@ -27,30 +25,16 @@ std::string digest_of_key(const std::string& key) { return digest_hex(key.data()
 SessionService::SessionService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate& chat,
                                EngineDesk& desk)
     : o_(options), doors_(tokenizer), cut_(tokenizer, chat, o_.chat_arguments) {
-  for (size_t i = 0; i < desk.lanes(); ++i) {
-    lanes_.push_back(
-        std::make_unique<SessionLane>(SessionLane::Parts{o_.rules, doors_, cut_, desk, results_, i}));
-    threads_.push_back(
-        std::make_unique<JobThread>([lane = lanes_.back().get()] { lane->tick(); }, kTickSeconds));
-  }
-  desk.listen([this](size_t lane, DeskNews news) {
-    threads_[lane]->post([to = lanes_[lane].get(), news = std::make_shared<DeskNews>(std::move(news))] {
-      to->hear(std::move(*news));
-    });
+  lanes_.emplace(desk, [&](size_t lane) {
+    return std::make_unique<SessionLane>(SessionLane::Parts{o_.rules, doors_, cut_, desk, results_, lane});
   });
   HttpOptions http = o_.http;
   http.refusal_body = [this](int status, const std::string& why, const std::string& path) {
-    const std::optional<Routed> routed = route_of(path);
-    return doors_.at(routed ? routed->route : Route::chat).error({.status = status, .message = why});
+    return refusal_of(doors_, path, {.status = status, .message = why}).body;
   };
-  server_ = std::make_unique<HttpServer>(
+  server_.emplace(
       http, [this](const HttpHead& head, bool& known) { return allow(head, known); },
       [this](std::shared_ptr<HttpExchange> exchange) { receive(std::move(exchange)); });
-}
-
-SessionService::~SessionService() {
-  server_.reset();
-  threads_.clear();
 }
 
 SessionAccess SessionService::open(const SessionSetup& setup) {
@@ -67,15 +51,14 @@ SessionAccess SessionService::open(const SessionSetup& setup) {
   }
   access.anthropic_base_url = server_->url();
   access.base_url = access.anthropic_base_url + "/v1";
-  const size_t lane = lane_of(access.number);
-  threads_[lane]->post([to = lanes_[lane].get(), number = access.number, setup] { to->open(number, setup); });
+  lanes_->post(lane_of(access.number),
+               [number = access.number, setup](SessionLane& lane) { lane.open(number, setup); });
   return access;
 }
 
 void SessionService::ask(uint64_t number, Json messages, std::function<void(const PipeAnswer&)> answer) {
-  const size_t lane = lane_of(number);
-  threads_[lane]->post([to = lanes_[lane].get(), number, messages = std::move(messages),
-                        answer = std::move(answer)] { to->ask(number, messages, answer); });
+  lanes_->post(lane_of(number), [number, messages = std::move(messages), answer = std::move(answer)](
+                                    SessionLane& lane) { lane.ask(number, messages, answer); });
 }
 
 void SessionService::end(uint64_t number, SessionEnd end) {
@@ -85,8 +68,7 @@ void SessionService::end(uint64_t number, SessionEnd end) {
     if (!digests) return;
     for (const std::string& digest : digests.mapped()) keys_.erase(digest);
   }
-  const size_t lane = lane_of(number);
-  threads_[lane]->post([to = lanes_[lane].get(), number, end = std::move(end)] { to->end(number, end); });
+  lanes_->post(lane_of(number), [number, end = std::move(end)](SessionLane& lane) { lane.end(number, end); });
 }
 
 std::optional<SessionService::Key> SessionService::find_key(const std::string& key) const {
@@ -104,11 +86,7 @@ std::optional<HttpRefusal> SessionService::allow(const HttpHead& head, bool& kno
         !routed.session.empty() && key && routed.session != std::to_string(key->number);
     return key && !names_another && key->rewards == (routed.route == Route::reward);
   });
-  if (!error) return std::nullopt;
-  const std::optional<Routed> routed = route_of(head.path);
-  return HttpRefusal{.status = error->status,
-                     .body = doors_.at(routed ? routed->route : Route::chat).error(*error),
-                     .headers = {{"x-should-retry", "false"}}};
+  return error ? std::optional(refusal_of(doors_, head.path, *error)) : std::nullopt;
 }
 
 void SessionService::receive(std::shared_ptr<HttpExchange> exchange) {
@@ -117,9 +95,8 @@ void SessionService::receive(std::shared_ptr<HttpExchange> exchange) {
   const std::optional<Key> key = find_key(exchange->request().key);
   // Where the session ended while the body came, its lane says so.
   const uint64_t number = key ? key->number : UINT64_MAX;
-  const size_t lane = lane_of(number);
-  threads_[lane]->post([to = lanes_[lane].get(), exchange = std::move(exchange), number, route] {
-    route == Route::reward ? to->receive_reward(number, exchange) : to->receive(number, exchange);
+  lanes_->post(lane_of(number), [exchange = std::move(exchange), number, route](SessionLane& lane) {
+    route == Route::reward ? lane.receive_reward(number, exchange) : lane.receive(number, exchange);
   });
 }
 

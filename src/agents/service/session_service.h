@@ -3,8 +3,8 @@
 // It lives as long as the run; the desk is served by the generation of each step.
 
 #include "src/agents/server/http_server.h"
+#include "src/agents/service/lane_threads.h"
 #include "src/agents/service/session_lane.h"
-#include "src/core/threads/job_thread.h"
 
 namespace temper {
 
@@ -25,7 +25,6 @@ class SessionService {
   /// As many threads as the desk has lanes. All outlive it.
   SessionService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate& chat,
                  EngineDesk& desk);
-  ~SessionService();
   SessionService(const SessionService&) = delete;
   SessionService& operator=(const SessionService&) = delete;
 
@@ -47,19 +46,18 @@ class SessionService {
   std::optional<Key> find_key(const std::string& key) const;
   std::optional<HttpRefusal> allow(const HttpHead& head, bool& known) const;
   void receive(std::shared_ptr<HttpExchange> exchange);
-  size_t lane_of(uint64_t number) const { return number % lanes_.size(); }
+  size_t lane_of(uint64_t number) const { return number % lanes_->size(); }
 
   const Options o_;
   const Doors doors_;
   const TurnCut cut_;
   SessionResults results_;
-  std::vector<std::unique_ptr<SessionLane>> lanes_;
-  std::vector<std::unique_ptr<JobThread>> threads_;
+  std::optional<LaneThreads<SessionLane>> lanes_;
   mutable std::mutex mutex_;
   std::map<std::string, Key> keys_;                         // by digest of the key
   std::map<uint64_t, std::array<std::string, 2>> keys_of_;  // digests, by session
   uint64_t next_ = 0;
-  std::unique_ptr<HttpServer> server_;  // last: its thread uses all others
+  std::optional<HttpServer> server_;  // last: its thread uses all others
 };
 
 }  // namespace temper

@@ -47,11 +47,12 @@ struct BatchPlan {
 
 /// What a version of the weights sends from trainer ranks to ranks that generate with buffers of their own.
 struct WeightTraffic {
-  int64_t bytes = 0;            // over all ranks
-  int64_t most_sent = 0;        // by one trainer rank
-  int64_t most_messages = 0;    // the same in its memory: what several get is there once
-  int64_t most_in_message = 0;  // from one rank to another
-  int64_t first_model = 0;      // by one trainer rank to the ranks that first have a whole model
+  int64_t bytes = 0;      // over all ranks
+  int64_t most_sent = 0;  // by one trainer rank
+  // By rank, each of them:
+  std::vector<int64_t> messages;    // in its memory: what several get is there once
+  std::vector<int64_t> in_message;  // most that it receives from one rank
+  int64_t first_model = 0;          // by one trainer rank to the ranks that first have a whole model
 };
 
 /// Named bytes.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "src/models/layer_kinds.h"
 #include "src/models/parameter_specs.h"
@@ -57,26 +59,30 @@ std::map<int, int64_t> bytes_to(const std::vector<Alike>& parameters, DType dtyp
 struct Receivers {
   ShardPlace place;
   int self = -1;
-  int64_t count = 0;
+  std::vector<int> ranks;
 };
+
+/// What ranks of one part of the trainer's model have in common: its stage and their share of it.
+std::array<int, 3> part_of(const RolePlan& trainer, int number) {
+  const auto at = [&](Axis axis) { return trainer.grid.at(number, axis); };
+  return {at(Axis::pp), at(Axis::tp), at(Axis::ep)};
+}
 
 std::vector<Receivers> alike_receivers(const RunPlan& plan) {
   const RolePlan &trainer = plan.trainer(), &rollout = *plan.generator();
-  std::map<std::array<int, 6>, Receivers> kinds;
+  using OwnPart = std::optional<std::array<int, 3>>;
+  std::map<std::tuple<int, int, int, OwnPart>, Receivers> kinds;
   const Holders holders = rollout.holders();
   for (const int receiver : plan.weight_receivers()) {
     const ShardPlace place = holders.place(rollout.number_of(receiver));
     const int self = trainer.has(receiver) ? trainer.number_of(receiver) : -1;
-    const std::array<int, 6> kind{place.rank,
-                                  place.expert_rank,
-                                  rollout.stage_of(receiver),
-                                  self < 0 ? -1 : trainer.stage_of(receiver),
-                                  self < 0 ? 0 : trainer.grid.at(self, Axis::tp),
-                                  self < 0 ? 0 : trainer.grid.at(self, Axis::ep)};
-    ++kinds.try_emplace(kind, Receivers{place, self}).first->second.count;
+    const OwnPart own = self < 0 ? OwnPart() : part_of(trainer, self);
+    Receivers& kind = kinds[{place.rank, place.expert_rank, rollout.stage_of(receiver), own}];
+    if (kind.ranks.empty()) kind = {place, self, {}};
+    kind.ranks.push_back(receiver);
   }
   std::vector<Receivers> all;
-  for (const auto& [key, kind] : kinds) all.push_back(kind);
+  for (auto& [key, kind] : kinds) all.push_back(std::move(kind));
   return all;
 }
 
@@ -84,26 +90,33 @@ std::vector<Receivers> alike_receivers(const RunPlan& plan) {
 
 WeightTraffic weight_traffic(const RunPlan& plan, const ModelConfig& model) {
   WeightTraffic traffic;
+  traffic.messages.resize(static_cast<size_t>(plan.num_ranks));
+  traffic.in_message = traffic.messages;
   if (plan.weight_receivers().empty()) return traffic;
-  Holders sources = plan.trainer().holders();
+  const RolePlan& trainer = plan.trainer();
+  Holders sources = trainer.holders();
   if (sources.stages.size() == 1) sources.stages = {{}};
   const std::vector<Alike> parameters = alike_parameters(model, sources, plan.generator()->holders());
-  std::map<int, int64_t> sent, messages, first;
-  for (const Receivers& kind : alike_receivers(plan))
+  std::map<int, int64_t> sent, first;
+  std::map<std::array<int, 3>, int64_t> messages;
+  for (const Receivers& kind : alike_receivers(plan)) {
+    const auto count = static_cast<int64_t>(kind.ranks.size());
     for (const auto& [source, bytes] : bytes_to(parameters, plan.dtype, sources, kind.place, kind.self)) {
-      traffic.bytes += kind.count * bytes;
-      traffic.most_in_message = std::max(traffic.most_in_message, bytes);
-      sent[source] += kind.count * bytes;
-      messages[source] += kind.self < 0 ? bytes : kind.count * bytes;
+      traffic.bytes += count * bytes;
+      sent[source] += count * bytes;
+      messages[part_of(trainer, source)] += kind.self < 0 ? bytes : count * bytes;
       first[source] += bytes;
+      for (const int rank : kind.ranks) traffic.in_message[rank] = std::max(traffic.in_message[rank], bytes);
     }
+  }
+  for (const int rank : trainer.ranks)
+    traffic.messages[static_cast<size_t>(rank)] = messages[part_of(trainer, trainer.number_of(rank))];
   const auto most = [](const std::map<int, int64_t>& by_source) {
     int64_t bytes = 0;
     for (const auto& [source, own] : by_source) bytes = std::max(bytes, own);
     return bytes;
   };
   traffic.most_sent = most(sent);
-  traffic.most_messages = most(messages);
   traffic.first_model = most(first);
   return traffic;
 }

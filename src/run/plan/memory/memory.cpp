@@ -29,11 +29,11 @@ using HeldModels = std::vector<ModelMemory>;
 
 /// What a process with a GPU holds: the driver, cuBLASLt, pinned windows.
 constexpr int64_t kDriver = int64_t{880} << 20;
-constexpr int64_t kProcess = int64_t{38} << 20, kWriter = int64_t{12} << 20,
+constexpr int64_t kProcess = int64_t{38} << 20, kWriter = int64_t{4} << 20,
                   kProcessPerRank = int64_t{1} << 20;
 /// What the tokenizer holds for each id: its token in both directions, its merge, and what reading the file
 /// leaves in the heap. Measured with Qwen3's.
-constexpr int64_t kTokenBytes = 256;
+constexpr int64_t kTokenBytes = 160;
 
 /// The phase in which trainer ranks generate, or score held-out responses.
 constexpr const char* kValidation = "validation";
@@ -144,11 +144,11 @@ MemoryParts host_parts(const RunPlan& plan, const HeldModels& held, int rank) {
   const bool trains = plan.trains(rank), generates = plan.generates_on(rank);
   MemoryParts parts;
   add(parts, "process", process_bytes(plan, rank));
-  const WeightTraffic& weights = plan.weights;
+  const auto at = static_cast<size_t>(rank);
   // Both keep the memory of messages; with versions that are kept the last one is what goes out.
-  const int64_t kept = saturating_multiply(weights.first_model, versions_kept(plan));
-  if (trains) add(parts, "weights_sent", std::max(weights.most_messages, kept));
-  if (generates && !plan.shares_buffers(rank)) add(parts, "weights_received", weights.most_in_message);
+  const int64_t kept = saturating_multiply(plan.weights.first_model, versions_kept(plan));
+  if (trains) add(parts, "weights_sent", std::max(plan.weights.messages[at], kept));
+  add(parts, "weights_received", plan.weights.in_message[at]);
   // All trajectories of a step, on trainer ranks of every step that can be under way.
   add(parts, "trajectories", saturating_multiply(step_bytes(plan), trains ? plan.max_policy_lag + 1 : 1));
   for (const RolePlan& role : plan.roles) {

@@ -72,12 +72,36 @@ uint8_t finish_byte(const Trajectory& t) {
                               (t.domain.empty() ? 0 : kHasDomain) | (t.session ? kOfSession : 0));
 }
 
+/// Named numbers.
+using Parts = std::vector<std::pair<std::string, double>>;
+
+void put_parts(std::string& bytes, const Parts& parts) {
+  put<uint64_t>(bytes, parts.size());
+  for (const auto& [name, value] : parts) {
+    put_all(bytes, name);
+    put(bytes, value);
+  }
+}
+
+Parts take_parts(std::string_view& bytes) {
+  Parts parts(take_count(bytes, sizeof(uint64_t) + sizeof(double)));
+  for (auto& [name, value] : parts) {
+    name = take_all<std::string>(bytes);
+    value = take<double>(bytes);
+  }
+  return parts;
+}
+
 void put_session(std::string& bytes, const SessionNote& session) {
   put(bytes, session.fork);
   put(bytes, session.turns);
   put_all(bytes, session.environment);
   put_all(bytes, session.end_reason);
   put_all(bytes, session.requests);
+  put<uint8_t>(bytes, session.excluded);
+  put<uint8_t>(bytes, session.reward.has_value());
+  put(bytes, session.reward.value_or(0));
+  put_parts(bytes, session.parts);
 }
 
 SessionNote take_session(std::string_view& bytes) {
@@ -87,6 +111,11 @@ SessionNote take_session(std::string_view& bytes) {
   session.environment = take_all<std::string>(bytes);
   session.end_reason = take_all<std::string>(bytes);
   session.requests = take_all<std::string>(bytes);
+  session.excluded = take<uint8_t>(bytes) != 0;
+  const bool rewarded = take<uint8_t>(bytes) != 0;
+  const auto reward = take<double>(bytes);
+  if (rewarded) session.reward = reward;
+  session.parts = take_parts(bytes);
   return session;
 }
 
@@ -125,11 +154,7 @@ void append_trajectory(std::string& bytes, const Trajectory& t) {
   put_all(bytes, t.answer);
   put(bytes, t.raw_reward);
   put(bytes, t.reward);
-  put<uint64_t>(bytes, t.reward_parts.size());
-  for (const auto& [name, value] : t.reward_parts) {
-    put_all(bytes, name);
-    put(bytes, value);
-  }
+  put_parts(bytes, t.reward_parts);
   put(bytes, t.advantage);
   if (!t.teacher_logprobs.empty()) put_all(bytes, t.teacher_logprobs);
   if (!t.domain.empty()) put_all(bytes, t.domain);
@@ -158,11 +183,7 @@ Trajectory take_trajectory(std::string_view& bytes) {
   t.answer = take_all<std::string>(bytes);
   t.raw_reward = take<double>(bytes);
   t.reward = take<double>(bytes);
-  t.reward_parts.resize(take_count(bytes, sizeof(uint64_t) + sizeof(double)));
-  for (auto& [name, value] : t.reward_parts) {
-    name = take_all<std::string>(bytes);
-    value = take<double>(bytes);
-  }
+  t.reward_parts = take_parts(bytes);
   t.advantage = take<double>(bytes);
   if ((said & kTaught) != 0) t.teacher_logprobs = take_all<std::vector<double>>(bytes);
   if ((said & kHasDomain) != 0) t.domain = take_all<std::string>(bytes);

@@ -39,7 +39,7 @@ struct SessionNote {
   int32_t fork = 0;   // 0, 1, ...: sessions whose histories were rewritten have several trajectories
   int32_t turns = 0;  // of its path
   std::string environment = {}, end_reason = {};
-  std::string requests = {};  // of the first fork: JSON, what was asked in each turn
+  std::string requests = {};  // JSON, of the first fork: what each turn asked; unfinished: its record
   // What its program said, before all rewards are summed up:
   std::optional<double> reward = {};
   std::vector<std::pair<std::string, double>> parts = {};

@@ -38,7 +38,7 @@ Generation::Generation(Engine& engine, const GenerateOptions& options, const Tok
       rules_(std::make_shared<ResponseRules>(options)),
       options_(rules_->options),
       sampler_(options_.num_sampleable),
-      growth_(tokenizer, std::move(on_grown), engine.capacity(), options_.tokens_per_call),
+      growth_(tokenizer, std::move(on_grown), engine.capacity()),
       on_scored_(std::move(on_scored)),
       scheduler_(engine.cache_, engine.scheduler_),
       requests_(options_.version),

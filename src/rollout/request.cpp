@@ -82,7 +82,7 @@ std::vector<int32_t> open_samples(const Request& request, const GenerateOptions&
   for (int32_t sample = 0; sample < request.num_samples; ++sample) {
     if (!request.begun.empty()) {
       const Response& begun = request.begun[static_cast<size_t>(sample)];
-      const int64_t budget = options.tokens_per_call;
+      const int64_t budget = (request.own ? *request.own : options).tokens_per_call;
       if (begun.finish != FinishReason::unfinished ||
           (budget > 0 && tokens_before_stop(request.after_stop, begun, options.version) >= budget))
         continue;

@@ -41,8 +41,8 @@ struct Request {
   bool after_stop = false;
   /// The tokens of the prompt are scored, too (prompt_scores.h).
   bool scores_prompt = false;
-  /// Sampling, seed, limits and stops of its own; null: those of the call. tokens_per_call, num_sampleable
-  /// and version are the call's.
+  /// Sampling, seed, limits, budget and stops of its own; null: those of the call. num_sampleable and version
+  /// are the call's.
   std::shared_ptr<const GenerateOptions> own = {};
 };
 

@@ -35,18 +35,24 @@ class Sessions : public RunFixture {
     program_.write("run.toml", config);
   }
 
-  /// `play`: arguments of the player.
+  /// `play`: arguments of the player; "few": two sessions at once.
   static std::string train(const std::string& name, const std::string& play, const std::string& more = "") {
     const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
     std::string argv = fmt::format("\"{}\", \"--play\"", self);
     std::string kind = "episode";
+    int64_t in_flight = 32;
     std::istringstream words(play);
     for (std::string word; words >> word;) {
+      if (word == "few") {
+        in_flight = 2;
+        continue;
+      }
       argv += fmt::format(", \"{}\"", word);
       if (word == "service") kind = word;
     }
-    return fmt::format("train run.toml run.name={} 'rollout.harness={{argv = [{}], kind = \"{}\"}}' {}", name,
-                       argv, kind, more);
+    return fmt::format(
+        "train run.toml run.name={} 'rollout.harness={{argv = [{}], kind = \"{}\", in_flight = {}}}' {}",
+        name, argv, kind, in_flight, more);
   }
   /// The first exit code that is not 0. Each run has a keeper of programs, which is forked before MPI starts.
   int runs(const std::vector<RanksRun>& all) const {
@@ -59,6 +65,9 @@ class Sessions : public RunFixture {
   }
   std::vector<Json> responses(const std::string& run, int64_t step) const {
     return program_.json_lines(rollout_file(run, step));
+  }
+  double metric(const std::string& run, int64_t step, const std::string& key) const {
+    return program_.metrics(run).at(static_cast<size_t>(step - 1)).value(key, -1.0);
   }
   void expect_same_run(const std::string& a, const std::string& b) const {
     for (int64_t step = 1; step <= 3; ++step)
@@ -180,6 +189,50 @@ TEST_F(Sessions, AStoppedRunGoesOnWithTheSameBits) {
   }
   ASSERT_EQ(program_.run(train("cut", "episode --turns 3")), 0) << output();
   expect_same_run("whole", "cut");
+}
+
+/// With tokens_per_step a session lives on over several steps, also where programs wait for those that rest.
+TEST_F(Sessions, TurnsGoOnInLaterSteps) {
+  const std::string cut = "rollout.tokens_per_step=20 run.steps=4 ";
+  ASSERT_EQ(runs({{1, train("cut", "episode --turns 3", cut)},
+                  {1, train("cut_late", "episode --turns 3 --jitter 40", cut)},
+                  {1, train("few", "few service --turns 3", cut)},
+                  {1, train("few_late", "few service --turns 3 --jitter 20", cut)},
+                  {2, train("cut_tp", "episode --turns 3", cut + "roles.rollout.tp=2 roles.trainer.tp=2")},
+                  {2, train("cut_dp", "episode --turns 3 --jitter 20", cut)}}),
+            0)
+      << output();
+  EXPECT_GT(metric("cut", 1, "rollout/prompts_unfinished"), 0);
+  EXPECT_EQ(metric("cut", 4, "rollout/prompts_unfinished"), 0) << "the last step finishes all";
+  for (const Json& t : responses("cut", 2)) {
+    EXPECT_EQ(t["turns"], 3);
+    EXPECT_EQ(t.at("policy_versions").size(), 2u) << "tokens of two steps";
+  }
+  for (int64_t step = 1; step <= 4; ++step) {
+    EXPECT_EQ(rollouts("cut", step), rollouts("cut_late", step)) << "step " << step;
+    EXPECT_TRUE(rollouts("few", step) == rollouts("few_late", step)) << "step " << step;
+  }
+  for (const char* other : {"cut_tp", "cut_dp"}) EXPECT_EQ(rollouts("cut", 2), rollouts(other, 2)) << other;
+}
+
+TEST_F(Sessions, AStoppedStepGoesOnWithItsTurns) {
+  const std::string cut = "rollout.tokens_per_step=20 ";
+  ASSERT_EQ(program_.run(train("whole", "episode --turns 3", cut)), 0) << output();
+  for (const int wait_ms : {0, 150}) {
+    const std::string name = fmt::format("cut{}", wait_ms);
+    {
+      Background job(program_, program_.temper() + " " + train(name, "episode --turns 3 --jitter 100", cut));
+      ASSERT_TRUE(job.until([&] { return steps_done(name) >= 1; })) << output();
+      std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+      ::kill(job.pid(), SIGTERM);
+      EXPECT_EQ(job.wait(), 75);
+    }
+    ASSERT_EQ(program_.run(train(name, "episode --turns 3", cut)), 0) << output();
+    expect_same_run("whole", name);
+    for (int64_t step = 1; step <= 3; ++step)
+      EXPECT_EQ(metric(name, step, "rollout/rows_generated"), metric("whole", step, "rollout/rows_generated"))
+          << name << ", step " << step << ": what was answered is not sampled again";
+  }
 }
 
 }  // namespace

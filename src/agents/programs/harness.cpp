@@ -25,6 +25,16 @@ void Harness::refuse(uint64_t session, const std::string& why) {
   work_->order({.kind = Work::Order::Kind::refuse, .session = session, .why = why});
 }
 
+void Harness::pause(uint64_t session) {
+  work_->order({.kind = Work::Order::Kind::pause, .session = session});
+}
+
+void Harness::go_on(uint64_t session) {
+  work_->order({.kind = Work::Order::Kind::go_on, .session = session});
+}
+
+std::vector<uint64_t> Harness::blocked() const { return work_->blocked(); }
+
 void Harness::stop(uint64_t session, const std::string& why) {
   work_->order({.kind = Work::Order::Kind::stop, .session = session, .why = why});
 }

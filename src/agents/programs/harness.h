@@ -101,6 +101,10 @@ class Harness {
   void answer(uint64_t session, Json turn);
   /// What the program said as its turn is none: it ends with `nonsense`.
   void refuse(uint64_t session, const std::string& why);
+  /// Its clock stands still from here on, and goes on again: the run does something else meanwhile. Nothing
+  /// happens where it has ended.
+  void pause(uint64_t session);
+  void go_on(uint64_t session);
   /// Ends it without a word to the loop; `why` is said to a service. Nothing happens where it has ended.
   void stop(uint64_t session, const std::string& why);
 
@@ -111,6 +115,8 @@ class Harness {
   /// Until there is something to take, `seconds` at most. True: there is.
   bool wait(double seconds);
 
+  /// The sessions that wait until one that runs has ended; none where there is room for more.
+  std::vector<uint64_t> blocked() const;
   /// Sessions that wait to be started, and those that run.
   int64_t waiting() const;
   int64_t running() const;

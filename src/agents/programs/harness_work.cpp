@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/agents/programs/episodes.h"
 #include "src/agents/programs/program_environment.h"
@@ -99,6 +100,11 @@ bool Harness::Work::wait(double seconds) {
                            [&] { return failure_ || !turns_.empty() || !ended_.empty(); });
 }
 
+std::vector<uint64_t> Harness::Work::blocked() const {
+  const std::lock_guard lock(mutex_);
+  return blocked_;
+}
+
 int64_t Harness::Work::waiting() const {
   const std::lock_guard lock(mutex_);
   const auto starts = [](const Order& order) { return order.kind == Order::Kind::start; };
@@ -165,6 +171,14 @@ void Harness::Work::obey(Order& order, PlayerNews& news) {
       if (!runs) return;
       player_->stop(session, order.why, /*late=*/false, news);
       begun_.erase(session);
+      paused_.erase(session);
+      return;
+    case Order::Kind::pause:
+      if (runs) paused_.emplace(session, Clock::now());
+      return;
+    case Order::Kind::go_on:
+      if (const auto paused = paused_.extract(session); paused && runs)
+        begun_[session] += Clock::now() - paused.mapped();
       return;
   }
 }
@@ -182,10 +196,15 @@ void Harness::Work::begin_waiting(PlayerNews& news) {
   }
 }
 
+double Harness::Work::seconds_left(uint64_t session, Clock::time_point begin) const {
+  return paused_.contains(session) ? std::numeric_limits<double>::infinity()
+                                   : config_.limit_seconds - seconds_since(begin);
+}
+
 void Harness::Work::end_late(PlayerNews& news) {
   std::vector<uint64_t> late;
   for (const auto& [session, begin] : begun_)
-    if (seconds_since(begin) >= config_.limit_seconds) late.push_back(session);
+    if (seconds_left(session, begin) <= 0) late.push_back(session);
   for (const PlayerNews::Ended& ended : news.ended) std::erase(late, ended.session);  // as its time was over
   for (const uint64_t session : late) {
     const bool told = std::any_of(news.ended.begin(), news.ended.end(),
@@ -201,10 +220,9 @@ void Harness::Work::wait_for_programs() {
   std::vector<pollfd> waits{{wake_, POLLIN, 0}};
   player_->add_to(waits);
   double left = kMostAsleep;
-  for (const auto& [session, begin] : begun_)
-    left = std::min(left, config_.limit_seconds - seconds_since(begin));
+  for (const auto& [session, begin] : begun_) left = std::min(left, seconds_left(session, begin));
   // Sessions have a limit of their own: as long as one is within it, the rank does not hang.
-  if (!begun_.empty()) {
+  if (begun_.size() > paused_.size()) {
     note_progress();
     left = std::min(left, kMostBetweenNotes);
   }
@@ -220,8 +238,14 @@ void Harness::Work::publish(PlayerNews news) {
     const std::lock_guard lock(mutex_);
     for (HarnessTurn& turn : news.turns) turns_.push_back(std::move(turn));
     for (PlayerNews::Ended& ended : news.ended)
-      if (begun_.erase(ended.session) > 0) ended_.push_back(judge(std::move(ended)));
+      if (begun_.erase(ended.session) > 0) {
+        paused_.erase(ended.session);
+        ended_.push_back(judge(std::move(ended)));
+      }
     counts_.restarts += news.restarts;
+    blocked_.clear();
+    if (!player_->has_room())
+      for (const Waiting& waiting : waiting_) blocked_.push_back(waiting.session);
     waiting_count_ = static_cast<int64_t>(waiting_.size());
     running_count_ = static_cast<int64_t>(begun_.size());
     any = failure_ || !turns_.empty() || !ended_.empty();

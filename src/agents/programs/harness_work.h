@@ -22,7 +22,7 @@ class Harness::Work {
 
   /// What the loop wants of a session, in the order in which it said so.
   struct Order {
-    enum class Kind { start, answer, refuse, stop } kind;
+    enum class Kind { start, answer, refuse, stop, pause, go_on } kind;
     uint64_t session = 0;
     HarnessStart start = {};
     Json turn = {};
@@ -32,6 +32,7 @@ class Harness::Work {
   std::vector<HarnessTurn> take_turns();
   std::vector<HarnessEnd> take_ended();
   bool wait(double seconds);
+  std::vector<uint64_t> blocked() const;
   int64_t waiting() const;
   int64_t running() const;
   HarnessCounts end_step();
@@ -49,6 +50,7 @@ class Harness::Work {
   bool take_orders(PlayerNews& news);
   void obey(Order& order, PlayerNews& news);
   void begin_waiting(PlayerNews& news);
+  double seconds_left(uint64_t session, Clock::time_point begin) const;
   void end_late(PlayerNews& news);
   void wait_for_programs();
   void publish(PlayerNews news);
@@ -67,13 +69,15 @@ class Harness::Work {
   std::vector<HarnessEnd> ended_;
   std::exception_ptr failure_;
   HarnessCounts counts_;
+  std::vector<uint64_t> blocked_;
   int64_t waiting_count_ = 0, running_count_ = 0, failures_told_ = 0;
   bool stop_ = false;
   // What belongs to the thread.
   std::unique_ptr<Player> player_;
   std::deque<Waiting> waiting_;
-  std::map<uint64_t, Clock::time_point> begun_;  // sessions that run
-  std::map<uint64_t, int64_t> tries_;            // that have failed, of sessions that may be started again
+  std::map<uint64_t, Clock::time_point> begun_;  // sessions that run; later where they were paused
+  std::map<uint64_t, Clock::time_point> paused_;
+  std::map<uint64_t, int64_t> tries_;  // that have failed, of sessions that may be started again
   std::thread thread_;
 };
 

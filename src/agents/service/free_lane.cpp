@@ -109,7 +109,7 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
 void FreeLane::hear(DeskNews news) {
   for (const DeskNews::Grown& g : news.grown)
     if (const auto at = asked_.find(g.number); at != asked_.end())
-      at->second.answer->grow(at->second.first + g.sample, g.token, g.logprob, g.text);
+      at->second.answer->grow(at->second.first + g.sample, {{g.token}, {g.logprob}, g.text});
   for (const DeskNews::Scored& scored : news.scored)
     if (const auto at = asked_.find(scored.number); at != asked_.end()) {
       std::vector<PromptLogprob> logprobs;

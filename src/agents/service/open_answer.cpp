@@ -58,15 +58,15 @@ void OpenAnswer::send(const DoorDelta& delta) {
   last_ = Clock::now();
 }
 
-void OpenAnswer::grow(int32_t index, int32_t token, double logprob, const std::string& text) {
+void OpenAnswer::grow(int32_t index, const TurnGrowth& growth) {
   if (!stream_) return;
   begin();
   Choice& open = choices_[static_cast<size_t>(index)];
-  open.fed += text.size();
-  DoorDelta delta = delta_of(index, open.said.feed(text));
-  delta.text = text;
-  delta.tokens = {token};
-  delta.logprobs = {logprob};
+  open.fed += growth.text.size();
+  DoorDelta delta = delta_of(index, open.said.feed(growth.text));
+  delta.text = growth.text;
+  delta.tokens = growth.tokens;
+  delta.logprobs = growth.logprobs;
   send(delta);
 }
 

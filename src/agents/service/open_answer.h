@@ -11,6 +11,13 @@
 
 namespace temper {
 
+/// What a turn grew by, as its clients hear it.
+struct TurnGrowth {
+  std::vector<int32_t> tokens = {};
+  std::vector<double> logprobs = {};
+  std::string text = {};
+};
+
 class OpenAnswer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,7 +29,7 @@ class OpenAnswer {
   OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door, DoorRequest request, DoorAnswer head,
              const TurnFormat& format, CallId call_id = {});
 
-  void grow(int32_t index, int32_t token, double logprob, const std::string& text);
+  void grow(int32_t index, const TurnGrowth& growth);
   /// Choice `index` is over; the last one sends what has to be sent.
   void finish(int32_t index, Response response);
   /// What the prompt of the choices from `first` on is scored.

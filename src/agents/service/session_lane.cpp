@@ -25,28 +25,9 @@ bool is_retry(const HttpRequest& http) {
 
 }  // namespace
 
-void SessionResults::put(SessionResult result) {
-  const std::lock_guard lock(mutex_);
-  ended_.push_back(std::move(result));
-}
-
-std::vector<SessionResult> SessionResults::take() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(ended_, {});
-}
-
-void SessionResults::count(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  ++counts_[name];
-}
-
-std::map<std::string, double> SessionResults::take_counts() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(counts_, {});
-}
-
-void SessionLane::open(uint64_t number, const SessionSetup& setup) {
-  open_.emplace(number, Open{Session(setup, p_.cut), setup.data_position, setup.sample});
+void SessionLane::open(uint64_t number, const SessionSetup& setup, Session session,
+                       const PausedSession& paused, bool after_stop) {
+  open_.try_emplace(number, setup, std::move(session), paused, after_stop);
 }
 
 void SessionLane::receive_reward(uint64_t number, const std::shared_ptr<HttpExchange>& exchange) {
@@ -91,7 +72,7 @@ Json SessionLane::models() const {
   return model_list(names, p_.rules.context_tokens);
 }
 
-void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+void SessionLane::answer(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange,
                          Route route) {
   const HttpRequest& http = exchange->request();
   const bool turns = route == Route::chat || route == Route::messages || route == Route::tokens;
@@ -117,8 +98,8 @@ std::optional<bool> SessionLane::is_trained(const std::string& model) const {
   return name == kUntrained ? std::optional(false) : std::nullopt;
 }
 
-void SessionLane::answer_turn(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
-                              DoorRequest request) {
+void SessionLane::answer_turn(uint64_t number, OpenSession& open,
+                              const std::shared_ptr<HttpExchange>& exchange, DoorRequest request) {
   const HttpRequest& http = exchange->request();
   const Door& door = p_.doors.at(route_of(http.path)->route);
   const std::optional<bool> trained = is_trained(request.model);
@@ -142,23 +123,19 @@ void SessionLane::answer_turn(uint64_t number, Open& open, const std::shared_ptr
   std::vector<TurnStart> starts;
   for (int32_t i = 0; i < request.n; ++i) starts.push_back(open.session.ask(ask));
   const TurnFormat format = request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
-  for (const TurnStart& s : starts) {
-    open.formats.emplace(s.turn, format);
-    open.tools.emplace(s.turn, request.tools);
-  }
-  const auto client = client_of(open, exchange, std::move(request), starts);
+  for (const TurnStart& s : starts) open.expect(s.turn, format, request.tools);
+  const auto client = client_of(open, exchange, std::move(request), starts, format);
   for (int32_t i = 0; i < std::ssize(starts); ++i) {
     const TurnStart& s = starts[static_cast<size_t>(i)];
-    if (s.kind == TurnStart::Kind::answered) client->finish(i, open.session.turn(s.turn).response);
-    open.waiting[s.turn].push_back({client, i});
     start(number, open, s);
+    open.add_client(s.turn, client, i);
   }
 }
 
-std::shared_ptr<OpenAnswer> SessionLane::client_of(const Open& open,
+std::shared_ptr<OpenAnswer> SessionLane::client_of(const OpenSession& open,
                                                    const std::shared_ptr<HttpExchange>& exchange,
-                                                   DoorRequest request,
-                                                   const std::vector<TurnStart>& starts) const {
+                                                   DoorRequest request, const std::vector<TurnStart>& starts,
+                                                   const TurnFormat& format) const {
   const Door& door = p_.doors.at(route_of(exchange->request().path)->route);
   const size_t first = starts.front().turn;
   DoorAnswer head{.id = "chatcmpl-" + open.session.turn(first).key,
@@ -170,43 +147,43 @@ std::shared_ptr<OpenAnswer> SessionLane::client_of(const Open& open,
   const auto call_id = [&session = open.session, of_choice](int32_t index, size_t call) {
     return session.call_id(of_choice[static_cast<size_t>(index)], call);
   };
-  return std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head),
-                                      open.formats.at(first), call_id);
+  return std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head), format, call_id);
 }
 
 void SessionLane::ask(uint64_t number, const Json& messages, const OnPipeAnswer& answer) {
   const auto at = open_.find(number);
   if (at == open_.end()) return;
-  Open& open = at->second;
+  OpenSession& open = at->second;
   try {
     for (const Json& message : normal_messages(messages)) open.said.push_back(message);
     const TurnStart s = open.session.ask({.messages = open.said});
-    open.formats.emplace(s.turn, p_.cut.format(Json()));
-    open.pipe.emplace(s.turn, answer);
+    open.expect(s.turn, p_.cut.format(Json()), Json());
+    open.add_pipe(s.turn, answer);
     start(number, open, s);
-    if (s.kind == TurnStart::Kind::answered) tell_pipe(open, s.turn);
+    if (s.kind == TurnStart::Kind::answered) open.tell_pipe(s.turn);
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
     answer({.refused = e.problem().what + ": " + e.problem().why});
   }
 }
 
-/// A program that hears its answer over the pipe has got it.
-void SessionLane::tell_pipe(Open& open, size_t turn) {
-  const auto answer = open.pipe.extract(turn);
-  if (!answer) return;
-  const SessionTurn& t = open.session.turn(turn);
-  open.said.push_back(t.answer);
-  open.session.delivered(turn);
-  answer.mapped()({.turn = {{"text", t.response.text},
-                            {"tool_calls", t.answer.value("tool_calls", Json::array())},
-                            {"finish", finish_reason_name(t.response.finish)}}});
+void SessionLane::start(uint64_t number, OpenSession& open, const TurnStart& start) {
+  if (start.kind != TurnStart::Kind::sample) return;
+  if (start.begun) open.begin_with(start.turn, *start.begun);
+  if (step_tokens_ > 0 && (open.rests || open.spent_up_to(start.turn) >= step_tokens_)) {
+    open.hold(start.turn);
+    if (open.may_rest()) begin_rest(number, open);
+    return;
+  }
+  const int64_t before = open.spent_up_to(open.session.turn(start.turn).parent);
+  ask_engine(number, open, start, step_tokens_ > 0 ? step_tokens_ - before : 0);
 }
 
-void SessionLane::start(uint64_t number, Open& open, const TurnStart& start) {
-  if (start.kind != TurnStart::Kind::sample) return;
+/// `tokens`: that it may have in this step, 0: any number.
+void SessionLane::ask_engine(uint64_t number, OpenSession& open, const TurnStart& start, int64_t tokens) {
   GenerateOptions own = p_.rules.defaults;
   own.seed = start.seed;
+  own.tokens_per_call = tokens;
   const int64_t room = p_.rules.context_tokens - std::ssize(start.prompt);
   own.max_new_tokens = start.max_new_tokens > 0 ? std::min(start.max_new_tokens, room) : room;
   own.stop.insert(own.stop.end(), start.stop.begin(), start.stop.end());
@@ -214,87 +191,79 @@ void SessionLane::start(uint64_t number, Open& open, const TurnStart& start) {
                   .prompt = start.prompt,
                   .first_sample = open.sample,
                   .own = std::make_shared<const GenerateOptions>(std::move(own))};
-  if (start.begun) request.begun = {*start.begun};
+  if (start.begun) {
+    request.begun = {*start.begun};
+    request.after_stop = open.after_stop;
+  }
+  open.give(start.turn, start.begun);
   asked_.emplace(p_.desk.ask(p_.lane, std::move(request)), Asked{number, start.turn});
 }
 
+void SessionLane::begin_rest(uint64_t number, OpenSession& open) {
+  open.rests = true;
+  p_.results.rest({number, open.record()});
+}
+
+void SessionLane::rest(uint64_t number) {
+  OpenSession* const open = find(number);
+  if (open && !open->rests) begin_rest(number, *open);
+}
+
+void SessionLane::begin_step(int64_t tokens) {
+  step_tokens_ = tokens;
+  for (auto& [number, open] : open_)
+    for (const size_t turn : open.begin_step()) start(number, open, open.session.start_of(turn));
+}
+
+void SessionLane::suspend(uint64_t number) {
+  const auto entry = open_.extract(number);
+  if (!entry) return;
+  entry.mapped().fail_clients({.status = 503, .message = "the run stops"});
+  std::erase_if(asked_, [&](const auto& asked) { return asked.second.session == number; });
+  p_.results.rest({number, entry.mapped().record()});
+}
+
+OpenSession* SessionLane::find(uint64_t number) {
+  const auto open = open_.find(number);
+  return open == open_.end() ? nullptr : &open->second;
+}
+
 void SessionLane::hear(DeskNews news) {
-  const auto clients_of = [&](DeskNumber number) -> std::vector<Waiting>* {
-    const auto at = asked_.find(number);
-    const auto open = at == asked_.end() ? open_.end() : open_.find(at->second.session);
-    return open == open_.end() ? nullptr : &open->second.waiting[at->second.turn];
-  };
-  for (const DeskNews::Grown& g : news.grown)
-    if (std::vector<Waiting>* clients = clients_of(g.number))
-      for (const Waiting& client : *clients) client.answer->grow(client.index, g.token, g.logprob, g.text);
-  for (DeskNews::Done& d : news.done)
-    if (const auto asked = asked_.extract(d.number))
-      turn_is_over(asked.mapped(), std::move(d.responses.front()));
-  for (const DeskNews::Refused& r : news.refused)
-    if (std::vector<Waiting>* clients = clients_of(r.number))
-      for (const Waiting& client : *clients) client.answer->fail({.status = 400, .message = r.why});
-}
-
-void SessionLane::turn_is_over(const Asked& asked, Response response) {
-  const auto at = open_.find(asked.session);
-  if (at == open_.end()) return;
-  Open& open = at->second;
-  const TurnText said = parse_turn(response.text, open.formats[asked.turn], open.tools[asked.turn]);
-  open.session.sampled(asked.turn, response, said);
-  for (const Waiting& client : open.waiting[asked.turn]) client.answer->finish(client.index, response);
-  tell_pipe(open, asked.turn);
-}
-
-/// Who has got what he asked for, and who has gone: a client that closes its connection right behind the last
-/// byte may seem gone before the network knows that all was sent, so it is looked at twice.
-void SessionLane::look_at_clients(Open& open) {
-  for (auto& [turn, clients] : open.waiting)
-    std::erase_if(clients, [&, turn = turn](Waiting& client) {
-      if (client.answer->delivered()) {
-        open.session.delivered(turn);
-        return true;
-      }
-      const bool gone = client.answer->gone();
-      if (!std::exchange(client.seemed_gone, gone) || !gone) return false;
-      open.session.client_gone(turn);
-      return true;
-    });
-  std::erase_if(open.waiting, [](const auto& entry) { return entry.second.empty(); });
+  for (const DeskNews::Grown& g : news.grown) {
+    const auto asked = asked_.find(g.number);
+    OpenSession* const open = asked == asked_.end() ? nullptr : find(asked->second.session);
+    if (open) open->grow(asked->second.turn, {{g.token}, {g.logprob}, g.text});
+  }
+  for (DeskNews::Done& d : news.done) {
+    const auto asked = asked_.extract(d.number);
+    OpenSession* const open = asked ? find(asked.mapped().session) : nullptr;
+    if (!open) continue;
+    open->take(asked.mapped().turn, std::move(d.responses.front()));
+    if (open->may_rest()) begin_rest(asked.mapped().session, *open);
+  }
+  for (const DeskNews::Refused& r : news.refused) {
+    const auto asked = asked_.extract(r.number);
+    OpenSession* const open = asked ? find(asked.mapped().session) : nullptr;
+    if (open) open->refuse(asked.mapped().turn, r.why);
+  }
 }
 
 void SessionLane::end(uint64_t number, SessionEnd end) {
   auto entry = open_.extract(number);
   if (!entry) return;
-  Open& open = entry.mapped();
-  for (auto& [turn, clients] : open.waiting)
-    for (const Waiting& client : clients)
-      client.answer->fail({.status = 400, .message = "the session has ended", .code = "session_ended"});
   std::erase_if(asked_, [&](const auto& asked) {
     if (asked.second.session != number) return false;
     p_.desk.cancel(asked.first);
     return true;
   });
-  if (open.posted && !end.reward) {
-    end.reward = open.posted->reward;
-    end.parts = open.posted->parts;
-  }
-  if (end.reason == EndReason::done && open.session.turns() == 0) end.reason = EndReason::no_request;
-  open.session.end(end);
-  p_.results.put({.number = number,
-                  .end = *open.session.ended(),
-                  .samples = open.session.samples(),
-                  .turns = static_cast<int32_t>(open.session.turns()),
-                  .requests = open.session.requests(),
-                  .diverged = open.session.diverged()});
+  SessionResult result = entry.mapped().end(number, std::move(end));
+  if (entry.mapped().session.diverged()) p_.results.count("rollout/sessions_diverged");
+  p_.results.put(std::move(result));
 }
 
 void SessionLane::tick() {
   const auto now = OpenAnswer::Clock::now();
-  for (auto& [number, open] : open_) {
-    for (const auto& [turn, clients] : open.waiting)
-      for (const Waiting& client : clients) client.answer->tick(now);
-    look_at_clients(open);
-  }
+  for (auto& [number, open] : open_) open.tick(now);
 }
 
 }  // namespace temper

@@ -4,52 +4,19 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 
 #include "src/agents/service/doors.h"
 #include "src/agents/service/engine_desk.h"
-#include "src/agents/service/open_answer.h"
+#include "src/agents/service/open_session.h"
 #include "src/agents/service/routes.h"
-#include "src/agents/sessions/session.h"
 
 namespace temper {
-
-/// What a program hears over its pipe.
-struct PipeAnswer {
-  Json turn = {};            // {"text", "tool_calls", "finish"}
-  std::string refused = {};  // why there is none: what it asked is no turn
-};
-using OnPipeAnswer = std::function<void(const PipeAnswer&)>;
-
-/// What a session left when it ended.
-struct SessionResult {
-  uint64_t number = 0;
-  SessionEnd end = {};
-  std::vector<SessionSample> samples = {};
-  int32_t turns = 0;
-  Json requests = {};
-  bool diverged = false;
-};
 
 struct SessionRules {
   DoorRules doors = {};
   std::map<std::string, std::string> aliases = {};  // names of models that stand for others
   int64_t context_tokens = 0;
   GenerateOptions defaults = {};  // the run's sampling, which holds whatever a client asks for
-};
-
-/// Results on their way from the lanes to whoever asked for sessions; counts of what clients asked in vain.
-class SessionResults {
- public:
-  void put(SessionResult result);
-  std::vector<SessionResult> take();
-  void count(const std::string& name);
-  std::map<std::string, double> take_counts();
-
- private:
-  std::mutex mutex_;
-  std::vector<SessionResult> ended_;
-  std::map<std::string, double> counts_;
 };
 
 class SessionLane {
@@ -64,7 +31,9 @@ class SessionLane {
   };
   explicit SessionLane(const Parts& parts) : p_(parts) {}
 
-  void open(uint64_t number, const SessionSetup& setup);
+  /// `paused`: what a session of a record has beyond it; `after_stop`: in the step that was cut.
+  void open(uint64_t number, const SessionSetup& setup, Session session, const PausedSession& paused,
+            bool after_stop);
   /// A request in the name of the session.
   void receive(uint64_t number, const std::shared_ptr<HttpExchange>& exchange);
   /// Its reward, from whoever has the key for it.
@@ -74,45 +43,38 @@ class SessionLane {
   void hear(DeskNews news);
   /// Its program is through, or will never be: the result goes out once what is under way has ended.
   void end(uint64_t number, SessionEnd end);
+  /// A step of the run begins, in which each path of turns gets so many tokens (0: any number). A session
+  /// rests as soon as one of its turns has to wait for the next step and the engine has none of it: what it
+  /// asks from then on waits, too.
+  void begin_step(int64_t tokens);
+  /// It rests from here on, if it does not yet.
+  void rest(uint64_t number);
+  /// Nobody hears of it any longer; its record goes out. The engine has nothing of it.
+  void suspend(uint64_t number);
   void tick();
 
  private:
-  /// A client that waits for a turn: choice `index` of its answer.
-  struct Waiting {
-    std::shared_ptr<OpenAnswer> answer;
-    int32_t index = 0;
-    bool seemed_gone = false;  // when it was looked at last
-  };
-  struct Open {
-    Session session;
-    int64_t data_position = 0;
-    int32_t sample = 0;
-    std::optional<SessionEnd> posted = {};                // the reward that came over HTTP
-    std::map<size_t, std::vector<Waiting>> waiting = {};  // by turn
-    Json said = Json::array();                            // over the pipe, in both directions
-    std::map<size_t, OnPipeAnswer> pipe = {};             // by turn
-    std::map<size_t, TurnFormat> formats = {};            // of turns that are under way
-    std::map<size_t, Json> tools = {};
-  };
   struct Asked {
     uint64_t session = 0;
     size_t turn = 0;
   };
-  void answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange, Route route);
+  void answer(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange, Route route);
   std::optional<bool> is_trained(const std::string& model) const;
-  void answer_turn(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+  void answer_turn(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange,
                    DoorRequest request);
-  std::shared_ptr<OpenAnswer> client_of(const Open& open, const std::shared_ptr<HttpExchange>& exchange,
-                                        DoorRequest request, const std::vector<TurnStart>& starts) const;
-  void start(uint64_t number, Open& open, const TurnStart& start);
-  void tell_pipe(Open& open, size_t turn);
-  void turn_is_over(const Asked& asked, Response response);
-  void look_at_clients(Open& open);
+  std::shared_ptr<OpenAnswer> client_of(const OpenSession& open,
+                                        const std::shared_ptr<HttpExchange>& exchange, DoorRequest request,
+                                        const std::vector<TurnStart>& starts, const TurnFormat& format) const;
+  void start(uint64_t number, OpenSession& open, const TurnStart& start);
+  void ask_engine(uint64_t number, OpenSession& open, const TurnStart& start, int64_t tokens);
+  void begin_rest(uint64_t number, OpenSession& open);
+  OpenSession* find(uint64_t number);
   Json models() const;
 
   const Parts p_;
-  std::map<uint64_t, Open> open_;  // by number of the session
+  std::map<uint64_t, OpenSession> open_;  // by number of the session
   std::map<DeskNumber, Asked> asked_;
+  int64_t step_tokens_ = 0;
 };
 
 }  // namespace temper

@@ -37,7 +37,11 @@ SessionService::SessionService(const Options& options, const Tokenizer& tokenize
       [this](std::shared_ptr<HttpExchange> exchange) { receive(std::move(exchange)); });
 }
 
-SessionAccess SessionService::open(const SessionSetup& setup) {
+SessionAccess SessionService::open(const SessionSetup& setup, const std::string& record, bool after_stop) {
+  const PausedSession paused = record.empty() ? PausedSession{} : paused_from_text(record);
+  // A job is copied, and a session cannot be.
+  const auto session = record.empty() ? std::make_shared<Session>(setup, cut_)
+                                      : std::make_shared<Session>(setup, cut_, paused.session);
   SessionAccess access;
   access.key = random_key();
   access.reward_key = random_key();
@@ -52,7 +56,9 @@ SessionAccess SessionService::open(const SessionSetup& setup) {
   access.anthropic_base_url = server_->url();
   access.base_url = access.anthropic_base_url + "/v1";
   lanes_->post(lane_of(access.number),
-               [number = access.number, setup](SessionLane& lane) { lane.open(number, setup); });
+               [number = access.number, setup, session, paused, after_stop](SessionLane& lane) {
+                 lane.open(number, setup, std::move(*session), paused, after_stop);
+               });
   return access;
 }
 
@@ -61,13 +67,31 @@ void SessionService::ask(uint64_t number, Json messages, std::function<void(cons
                                     SessionLane& lane) { lane.ask(number, messages, answer); });
 }
 
+void SessionService::begin_step(int64_t tokens) {
+  for (size_t lane = 0; lane < lanes_->size(); ++lane)
+    lanes_->post(lane, [tokens](SessionLane& to) { to.begin_step(tokens); });
+}
+
+void SessionService::rest(uint64_t number) {
+  lanes_->post(lane_of(number), [number](SessionLane& lane) { lane.rest(number); });
+}
+
+/// False: it has ended.
+bool SessionService::forget_keys(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto digests = keys_of_.extract(number);
+  if (!digests) return false;
+  for (const std::string& digest : digests.mapped()) keys_.erase(digest);
+  return true;
+}
+
+void SessionService::suspend(uint64_t number) {
+  if (forget_keys(number))
+    lanes_->post(lane_of(number), [number](SessionLane& lane) { lane.suspend(number); });
+}
+
 void SessionService::end(uint64_t number, SessionEnd end) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto digests = keys_of_.extract(number);
-    if (!digests) return;
-    for (const std::string& digest : digests.mapped()) keys_.erase(digest);
-  }
+  if (!forget_keys(number)) return;
   lanes_->post(lane_of(number), [number, end = std::move(end)](SessionLane& lane) { lane.end(number, end); });
 }
 

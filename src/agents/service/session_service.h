@@ -30,12 +30,20 @@ class SessionService {
 
   /// Kinds of new messages whose turns fork, as the template has no cut for them.
   std::vector<std::string> kinds_without_cut() const { return cut_.kinds_without_cut(); }
-  SessionAccess open(const SessionSetup& setup);
+  /// `record`: what a session with this setup had when it rested, empty: a new one; `after_stop`: the step in
+  /// which it rested goes on. Error(Exit::data): it is no record.
+  SessionAccess open(const SessionSetup& setup, const std::string& record = {}, bool after_stop = false);
   /// A turn of a program that speaks over its pipe: `answer` gets it on a thread of the server.
   void ask(uint64_t number, Json messages, std::function<void(const PipeAnswer&)> answer);
   /// Nothing where it has ended; its result comes to `take_ended`.
   void end(uint64_t number, SessionEnd end);
   std::vector<SessionResult> take_ended() { return results_.take(); }
+  /// See SessionLane; a record comes to `take_rests`.
+  void begin_step(int64_t tokens);
+  void rest(uint64_t number);
+  /// Its keys open nothing any longer.
+  void suspend(uint64_t number);
+  std::vector<SessionRest> take_rests() { return results_.take_rests(); }
   std::map<std::string, double> take_counts() { return results_.take_counts(); }
 
  private:
@@ -43,6 +51,7 @@ class SessionService {
     uint64_t number = 0;
     bool rewards = false;
   };
+  bool forget_keys(uint64_t number);
   std::optional<Key> find_key(const std::string& key) const;
   std::optional<HttpRefusal> allow(const HttpHead& head, bool& known) const;
   void receive(std::shared_ptr<HttpExchange> exchange);

@@ -53,6 +53,8 @@ void Session::begun(size_t turn, Response response) {
   if (!response.tokens.empty()) state_->turns.at(turn).begun = std::move(response);
 }
 
+TurnStart Session::start_of(size_t turn) const { return state_->engine_start(turn); }
+
 void Session::sampled(size_t turn, Response response, const TurnText& said) {
   if (state_->end) return;
   CHECK(turn < turns() && !this->turn(turn).finished, "turn {} of {} was sampled", turn, turns());

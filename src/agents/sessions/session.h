@@ -115,8 +115,10 @@ class Session {
   /// lacks; Refusal: too long, over, a limit. Nothing has changed then.
   TurnStart ask(const TurnAsk& ask);
 
-  /// What the engine has of a turn that stays under way; for the record.
+  /// What the engine has of a turn that stays under way.
   void begun(size_t turn, Response response);
+  /// What the engine has to do for a turn that is under way.
+  TurnStart start_of(size_t turn) const;
   /// The engine is through. Nothing happens when the session has ended.
   void sampled(size_t turn, Response response, const TurnText& said);
   /// A client has the whole answer.

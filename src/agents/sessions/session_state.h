@@ -23,6 +23,7 @@ struct Session::State {
   TurnStart ask(const TurnAsk& ask);
   /// A turn that is new among `turns`, in the tables.
   void enter(size_t turn);
+  TurnStart engine_start(size_t turn) const;
 
  private:
   struct Placed {
@@ -48,7 +49,6 @@ struct Session::State {
   int64_t room(const TurnAsk& ask, int64_t prompt_tokens) const;
   /// What follows from the prompt: noise, key.
   void name(KnownTurn& turn, const TurnAsk& ask, const std::vector<int32_t>& prompt) const;
-  TurnStart engine_start(size_t turn) const;
 };
 
 }  // namespace temper

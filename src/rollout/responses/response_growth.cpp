@@ -34,8 +34,9 @@ bool ResponseGrowth::append(Sequence& s, int32_t token, double logprob) const {
   s.got_token();
   const bool stopped = take(s, token, logprob);
   const int64_t added = s.new_tokens() - s.begun_tokens;
-  const bool full = s.new_tokens() >= s.rules->options.max_new_tokens || s.size() >= capacity_;
-  const bool cut = tokens_per_call_ > 0 && added >= tokens_per_call_;
+  const GenerateOptions& options = s.rules->options;
+  const bool full = s.new_tokens() >= options.max_new_tokens || s.size() >= capacity_;
+  const bool cut = options.tokens_per_call > 0 && added >= options.tokens_per_call;
   if (stopped || full) {
     s.response.finish = stopped ? FinishReason::stop : FinishReason::length;
     text_.end(s);

@@ -21,12 +21,9 @@ class ResponseGrowth {
   };
   using OnGrown = std::function<void(const Grown& grown)>;
 
-  /// `capacity`: tokens that a sequence may have. `tokens_per_call`: GenerateOptions.
-  ResponseGrowth(const Tokenizer* tokenizer, OnGrown on_grown, int64_t capacity, int64_t tokens_per_call)
-      : text_(tokenizer),
-        on_grown_(std::move(on_grown)),
-        capacity_(capacity),
-        tokens_per_call_(tokens_per_call) {}
+  /// `capacity`: tokens that a sequence may have.
+  ResponseGrowth(const Tokenizer* tokenizer, OnGrown on_grown, int64_t capacity)
+      : text_(tokenizer), on_grown_(std::move(on_grown)), capacity_(capacity) {}
 
   /// Stop strings of the options can be found.
   bool finds(const GenerateOptions& options) const { return text_.finds(options); }
@@ -40,7 +37,7 @@ class ResponseGrowth {
 
   ResponseText text_;
   OnGrown on_grown_;
-  int64_t capacity_, tokens_per_call_;
+  int64_t capacity_;
 };
 
 }  // namespace temper

@@ -32,9 +32,8 @@ std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a] > rows[b]; });
   std::vector<int64_t> load(static_cast<size_t>(options.ranks)), rank(work.size());
   for (const size_t i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += rows[i];
-    rank[i] = least - load.begin();
+    rank[i] = work[i].home ? *work[i].home : std::min_element(load.begin(), load.end()) - load.begin();
+    load.at(static_cast<size_t>(rank[i])) += rows[i];
   }
   return rank;
 }
@@ -42,7 +41,9 @@ std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions
 std::optional<PromptWork> go_on(PromptStream& prompts, Group begun, bool accepts_changes) {
   const Trajectory& t = begun.samples.front();
   DrawnPrompt drawn = prompts.at(t.data_position);
-  if (drawn.prompt.tokens == t.prompt_tokens) return PromptWork{std::move(drawn), std::move(begun)};
+  // A session that has ended begins with what its program asked first.
+  const bool same = t.session ? drawn.prompt.text == t.prompt : drawn.prompt.tokens == t.prompt_tokens;
+  if (same) return PromptWork{std::move(drawn), std::move(begun)};
   if (accepts_changes) return std::nullopt;
   fail(Exit::data, {.what = "an unfinished response belongs to another prompt",
                     .where = fmt::format("data position {}", drawn.position),

@@ -14,6 +14,8 @@ namespace temper {
 struct PromptWork {
   DrawnPrompt drawn;
   Group before = {};  // its samples as the last step left them; empty: a new prompt
+  /// Where in the list of rollout teams its programs live, none: nowhere, any team may go on.
+  std::optional<int64_t> home = {};
 };
 
 struct DealOptions {
@@ -24,7 +26,7 @@ struct DealOptions {
 };
 
 /// The rank of each prompt: by the most rows that a prompt can cost in the step, largest first, each to the
-/// rank with the least (the first of equals).
+/// rank with the least (the first of equals); those with a home there.
 std::vector<int64_t> deal(const std::vector<PromptWork>& work, const DealOptions& options);
 
 /// A group that was begun, with its prompt. A run may go on from a checkpoint with another order of the data,

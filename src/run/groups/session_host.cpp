@@ -1,6 +1,7 @@
 #include "src/run/groups/session_host.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "src/core/digest/hash.h"
 #include "src/core/log.h"
@@ -52,7 +53,25 @@ SessionHost::~SessionHost() {
   harnesses_.clear();  // their threads wake the desk
 }
 
-uint64_t SessionHost::start(const DrawnPrompt& prompt, int32_t sample) {
+void SessionHost::begin_step(int64_t tokens) { service_->begin_step(tokens); }
+
+/// One that rests goes on: it is asked for again.
+std::optional<uint64_t> SessionHost::go_on(const Sample& sample) {
+  const auto rested = resting_.extract(sample);
+  if (!rested) return std::nullopt;
+  const uint64_t number = rested.mapped();
+  if (auto ended = unwanted_.extract(number)) wanted_.push_back(std::move(ended.mapped()));
+  for (auto& [session, play] : plays_)
+    if (play.number == number) {
+      play.rests = false;
+      harnesses_[play.harness]->go_on(session);
+    }
+  return number;
+}
+
+uint64_t SessionHost::start(const DrawnPrompt& prompt, int32_t sample, const std::string& record,
+                            bool after_stop) {
+  if (const auto number = go_on({prompt.position, sample})) return *number;
   const SessionLimitsConfig& limits = p_.rollout.sessions;
   const int64_t turn_tokens =
       limits.max_turn_tokens > 0 ? limits.max_turn_tokens : p_.sampling.max_new_tokens;
@@ -71,12 +90,12 @@ uint64_t SessionHost::start(const DrawnPrompt& prompt, int32_t sample) {
                                  .context_tokens = p_.context_tokens}},
             .record = prompt.record};
   const uint64_t number = play.number;
-  begin(std::move(play));
+  begin(std::move(play), record, after_stop);
   return number;
 }
 
-void SessionHost::begin(Play play) {
-  const SessionAccess access = service_->open(play.setup);
+void SessionHost::begin(Play play, const std::string& record, bool after_stop) {
+  const SessionAccess access = service_->open(play.setup, record, after_stop);
   Harness& harness = *harnesses_[play.harness];
   HarnessStart start{.id = std::to_string(access.number),
                      .record = *play.record,
@@ -85,6 +104,7 @@ void SessionHost::begin(Play play) {
                      .anthropic_base_url = access.anthropic_base_url,
                      .api_key = access.key,
                      .reward_key = access.reward_key};
+  if (play.rests) service_->rest(access.number);
   plays_.emplace(access.number, std::move(play));
   harness.start(access.number, std::move(start));
 }
@@ -113,14 +133,71 @@ void SessionHost::hear(Harness& harness) {
 
 std::vector<SessionHost::Ended> SessionHost::take_ended() {
   for (const auto& harness : harnesses_) hear(*harness);
-  std::vector<Ended> ended;
+  take_results();
+  return std::exchange(wanted_, {});
+}
+
+void SessionHost::take_results() {
   for (SessionResult& result : service_->take_ended()) {
     const auto play = plays_.extract(result.number);
     if (!play) continue;
     const uint64_t number = play.mapped().number;
-    ended.push_back({number, std::move(result), &p_.rollout.harness[play.mapped().harness]});
+    Ended one{number, std::move(result), &p_.rollout.harness[play.mapped().harness]};
+    if (play.mapped().rests)
+      unwanted_.emplace(number, std::move(one));
+    else
+      wanted_.push_back(std::move(one));
   }
-  return ended;
+}
+
+std::vector<SessionHost::Rested> SessionHost::hear_rests() {
+  std::vector<Rested> rested;
+  for (SessionRest& rest : service_->take_rests()) {
+    const auto play = plays_.find(rest.number);
+    if (play == plays_.end()) continue;
+    Play& p = play->second;
+    p.rests = true;
+    resting_.emplace(Sample(p.setup.data_position, p.setup.sample), p.number);
+    harnesses_[p.harness]->pause(rest.number);
+    rested.push_back({p.number, std::move(rest.record)});
+  }
+  return rested;
+}
+
+std::vector<SessionHost::Rested> SessionHost::take_rested(size_t left) {
+  std::vector<Rested> rested = hear_rests();
+  std::vector<uint64_t> blocked;
+  for (const auto& harness : harnesses_)
+    for (const uint64_t session : harness->blocked()) {
+      const auto play = plays_.find(session);
+      if (play != plays_.end() && !play->second.rests) blocked.push_back(session);
+    }
+  if (blocked.size() + rested.size() == left && !resting_.empty())
+    for (const uint64_t session : blocked) service_->rest(session);
+  return rested;
+}
+
+std::vector<SessionHost::Rested> SessionHost::suspend_all(const std::string& why) {
+  constexpr std::chrono::seconds kPatience(60);
+  constexpr std::chrono::milliseconds kLook(1);
+  for (const auto& [session, play] : plays_) {
+    harnesses_[play.harness]->stop(session, why);
+    service_->suspend(session);
+  }
+  std::map<uint64_t, std::string> records;
+  const auto begin = std::chrono::steady_clock::now();
+  while (records.size() < plays_.size()) {
+    for (SessionRest& rest : service_->take_rests()) records[rest.number] = std::move(rest.record);
+    take_results();  // of those that had ended already
+    CHECK(std::chrono::steady_clock::now() - begin < kPatience, "the records of {} of {} sessions came",
+          records.size(), plays_.size());
+    std::this_thread::sleep_for(kLook);
+  }
+  std::vector<Rested> suspended;
+  for (auto& [session, record] : records) suspended.push_back({plays_.at(session).number, std::move(record)});
+  plays_.clear();
+  resting_.clear();
+  return suspended;
 }
 
 void SessionHost::stop_all(const std::string& why) {
@@ -129,6 +206,7 @@ void SessionHost::stop_all(const std::string& why) {
     service_->end(session, {});
   }
   plays_.clear();
+  resting_.clear();
 }
 
 std::map<std::string, double> SessionHost::end_step() {

@@ -1,6 +1,7 @@
 #include "src/run/groups/session_samples.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "src/agents/service/asked_bytes.h"
@@ -66,49 +67,70 @@ SessionSamples::~SessionSamples() {
   if (p_.host && !of_session_.empty()) p_.host->stop_all("the step has ended");
 }
 
-bool SessionSamples::add(PromptWork& work, int64_t num_samples, bool) {
+/// The sessions of a prompt that goes on begin where they were; those that had ended are as they are.
+bool SessionSamples::add(PromptWork& work, int64_t num_samples, bool after_stop) {
+  if (is_whole(work)) return false;
   done_ = false;
   if (!p_.host) return true;
   const int64_t position = work.drawn.position;
-  for (int32_t sample = 0; sample < num_samples; ++sample)
-    of_session_.emplace(p_.host->start(work.drawn, sample), std::pair{position, sample});
-  const auto n = static_cast<size_t>(num_samples);
-  open_.emplace(position, Open{std::move(work), std::vector<std::optional<SessionHost::Ended>>(n), n});
+  const std::vector<Trajectory> before = std::exchange(work.before.samples, {});
+  Open& open = open_[position];
+  open = {std::move(work), std::vector<std::vector<Trajectory>>(static_cast<size_t>(num_samples)), 0};
+  for (const Trajectory& t : before) open.samples.at(static_cast<size_t>(t.sample)).push_back(t);
+  for (size_t i = 0; i < open.samples.size(); ++i) {
+    std::vector<Trajectory>& sample = open.samples[i];
+    const bool goes_on = !sample.empty() && sample.front().response.finish == FinishReason::unfinished;
+    if (!sample.empty() && !goes_on) continue;
+    const std::string record = goes_on && sample.front().session ? sample.front().session->requests : "";
+    sample.clear();
+    ++open.left;
+    const auto number = static_cast<int32_t>(i);
+    of_session_.emplace(p_.host->start(open.work.drawn, number, record, after_stop),
+                        std::pair{position, number});
+  }
   return true;
 }
 
-void SessionSamples::take_ended(std::vector<MadeGroup>& made) {
-  for (SessionHost::Ended& ended : p_.host->take_ended()) {
-    const auto at = of_session_.extract(ended.number);
-    if (!at) continue;
-    const auto [position, sample] = at.mapped();
-    Open& open = open_.at(position);
-    open.sessions[static_cast<size_t>(sample)] = std::move(ended);
-    if (--open.left > 0) continue;
-    MadeGroup group{.group = {}, .record = open.work.drawn.record};
-    const Trajectory prompt = of_prompt(open.work);
-    for (size_t i = 0; i < open.sessions.size(); ++i)
-      for (Trajectory& t : session_trajectories(prompt, *open.sessions[i], p_.host->on_limit())) {
-        t.sample = static_cast<int32_t>(i);
-        group.group.samples.push_back(std::move(t));
-      }
-    made.push_back(std::move(group));
-    open_.erase(position);
-  }
+template <class MakeTrajectories>
+void SessionSamples::put_away(uint64_t number, std::vector<MadeGroup>& made, const MakeTrajectories& make) {
+  const auto at = of_session_.extract(number);
+  if (!at) return;
+  const auto [position, sample] = at.mapped();
+  Open& open = open_.at(position);
+  std::vector<Trajectory>& all = open.samples[static_cast<size_t>(sample)];
+  all = make(of_prompt(open.work));
+  for (Trajectory& t : all) t.sample = sample;
+  if (--open.left > 0) return;
+  MadeGroup group{.group = {}, .record = open.work.drawn.record};
+  for (std::vector<Trajectory>& of_sample : open.samples)
+    std::move(of_sample.begin(), of_sample.end(), std::back_inserter(group.group.samples));
+  made.push_back(std::move(group));
+  open_.erase(position);
 }
 
-/// Sessions that have not ended begin again another time: prompts without responses.
+void SessionSamples::take_ended(std::vector<MadeGroup>& made) {
+  for (const SessionHost::Ended& ended : p_.host->take_ended())
+    put_away(ended.number, made, [&](const Trajectory& prompt) {
+      return session_trajectories(prompt, ended, p_.host->on_limit());
+    });
+}
+
+void SessionSamples::take_rested(std::vector<SessionHost::Rested> rested, std::vector<MadeGroup>& made) {
+  for (SessionHost::Rested& one : rested)
+    put_away(one.number, made, [&](Trajectory prompt) {
+      prompt.session = SessionNote{.requests = std::move(one.record)};
+      return std::vector{std::move(prompt)};
+    });
+}
+
+/// What is under way is cut as it is; programs begin again another time, and go on where they were.
 std::vector<MadeGroup> SessionSamples::cut_all(Ctx& c) {
   std::vector<MadeGroup> made;
-  if (p_.host) p_.host->stop_all("the run stops");
   generation_.cut(c);
-  for (auto& [position, open] : open_) {
-    std::vector<Response> none(open.sessions.size());
-    open.work.before = {};
-    made.push_back({to_group(open.work, std::move(none)), open.work.drawn.record});
+  if (p_.host) {
+    take_rested(p_.host->suspend_all("the run stops"), made);
+    take_ended(made);
   }
-  open_.clear();
-  of_session_.clear();
   done_ = true;
   return made;
 }
@@ -117,7 +139,10 @@ std::vector<MadeGroup> SessionSamples::step(Ctx& c, bool cut) {
   note_progress();
   if (cut) return cut_all(c);
   std::vector<MadeGroup> made;
-  if (p_.host) take_ended(made);
+  if (p_.host) {
+    take_ended(made);
+    take_rested(p_.host->take_rested(of_session_.size()), made);
+  }
   bool last = open_.empty();
   EngineDesk::Asked asked;
   if (p_.host) asked = p_.host->desk().take();

@@ -26,13 +26,17 @@ class SessionSamples : public SampleMaker {
   const RolloutCounters& counters() const override { return generation_.counters(); }
 
  private:
-  /// A prompt, and its sessions that have ended.
+  /// A prompt, and what came of its sessions.
   struct Open {
     PromptWork work;
-    std::vector<std::optional<SessionHost::Ended>> sessions;  // by sample
-    size_t left = 0;
+    std::vector<std::vector<Trajectory>> samples;
+    size_t left = 0;  // sessions that go on in this step
   };
+  /// A session, by number, goes on no longer in this step. Nothing where the step does not wait for it.
+  template <class MakeTrajectories>
+  void put_away(uint64_t number, std::vector<MadeGroup>& made, const MakeTrajectories& make);
   void take_ended(std::vector<MadeGroup>& made);
+  void take_rested(std::vector<SessionHost::Rested> rested, std::vector<MadeGroup>& made);
   std::vector<MadeGroup> cut_all(Ctx& c);
 
   const Parts p_;

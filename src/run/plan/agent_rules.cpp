@@ -61,9 +61,6 @@ void plan_agents(PlanDraft& d) {
   check_port(d);
   if (!d.config.data.chat)
     d.error("data.chat", "programs speak in messages, which the chat template renders", {true});
-  if (d.config.rollout.tokens_per_step > 0)
-    d.error("rollout.tokens_per_step", "a session that programs play ends in the step in which it begins",
-            {0});
   if (const RolePlan& trainer = d.result.plan.trainer();
       d.config.validation.in_run() && trainer.ep() > trainer.tp())
     d.error("roles.trainer.ep",

@@ -114,13 +114,15 @@ void check_groups(const std::vector<Group>& groups, bool finished) {
     if (position <= last) refuse_group(fmt::format("data position {} comes after {}", position, last));
     last = position;
     bool open = false;
+    int32_t sample = -1;
     for (size_t i = 0; i < samples.size(); ++i) {
       const Trajectory& t = samples[i];
-      if (t.data_position != position || t.sample != static_cast<int32_t>(i))
+      if (!t.is_fork()) ++sample;
+      if (t.data_position != position || t.sample != sample)
         refuse_group(
-            fmt::format("sample {} is said to be sample {} of prompt {}", i, t.sample, t.data_position));
+            fmt::format("sample {} is said to be sample {} of prompt {}", sample, t.sample, t.data_position));
       if (const std::string why = sample_defect(t); !why.empty())
-        refuse_group(fmt::format("sample {}: {}", i, why));
+        refuse_group(fmt::format("sample {}: {}", sample, why));
       open = open || t.response.finish == FinishReason::unfinished;
     }
     if (open && finished) refuse_group("it is not finished");

@@ -29,7 +29,7 @@ bool RolloutRole::phase(int64_t step) {
     const TraceSpan span(p_.trace, next, "rollout",
                          fmt::format("generate step {} with weights {}", next, version));
     RolloutStep work(p_, maker_, open_, next, version);
-    unfinished_ = work.run(std::move(unfinished_));
+    left_ = work.run(std::move(left_));
     if (p_.model_share.team.leads())
       p_.trace.arrow(next, "rollout", groups_arrow(next, p_.trace.rank()), Trace::Arrow::begins);
     if (was_cut_ = work.was_cut(); was_cut_) break;
@@ -48,7 +48,7 @@ bool RolloutRole::receive_weights(int64_t version) {
 }
 
 void RolloutRole::restore(const CheckpointReader& checkpoint) {
-  unfinished_ = read_unfinished(checkpoint);
+  left_ = {read_unfinished(checkpoint)};
   if (const int64_t step = p_.lead.done + 1; checkpoint.has(open_name(step))) {
     const StepNote note = read_ahead(checkpoint, open_name(step)).note;
     open_ = {step, note.round, note.owed};

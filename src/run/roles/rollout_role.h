@@ -22,7 +22,7 @@ class RolloutRole : public Role {
   RoleParts p_;
   std::unique_ptr<SessionHost> sessions_;  // on the first rank of a team, where programs play the samples
   GroupMaker::Parts maker_;
-  std::vector<Group> unfinished_;  // of all rollout ranks, by data position
+  LeftOver left_;  // of all rollout ranks, by data position
   OpenStep open_;
   bool was_cut_ = false;  // by a stop
 };

@@ -36,12 +36,23 @@ RolloutStep::RolloutStep(const RoleParts& parts, const GroupMaker::Parts& maker,
   add_work(note_, {}, 0, 0);  // there may be none
 }
 
-std::vector<Group> RolloutStep::run(std::vector<Group> before) {
+/// What earlier steps left, with the data's prompts.
+std::vector<PromptWork> RolloutStep::work_left(LeftOver before) const {
   std::vector<PromptWork> work;
-  for (Group& g : before)
-    if (auto known = go_on(*p_.prompts, std::move(g), p_.task.config().checkpoint.accept_changes))
+  for (Group& g : before.groups)
+    if (auto known = go_on(*p_.prompts, std::move(g), p_.task.config().checkpoint.accept_changes)) {
+      const auto home = before.homes.find(known->drawn.position);
+      if (home != before.homes.end()) known->home = home->second;
       work.push_back(*std::move(known));
-  const int64_t lost = std::ssize(before) - std::ssize(work);
+    }
+  return work;
+}
+
+LeftOver RolloutStep::run(LeftOver before) {
+  const int64_t begun = std::ssize(before.groups);
+  std::vector<PromptWork> work = work_left(std::move(before));
+  const int64_t lost = begun - std::ssize(work);
+  if (maker_.sessions) maker_.sessions->begin_step(options_.tokens_per_call);
   if (lost > 0 && p_.portion.index == 0 && maker_.team.leads())
     log::warn(
         "step {}: new prompts take the place of {} unfinished ones, which the data no longer have "
@@ -72,10 +83,10 @@ std::vector<Group> RolloutStep::run(std::vector<Group> before) {
         step_, all.replaced, replacing_rounds());
   was_cut_ = all.cut;
   close();
-  std::sort(all.unfinished.begin(), all.unfinished.end(), [](const Group& a, const Group& b) {
+  std::sort(all.left.groups.begin(), all.left.groups.end(), [](const Group& a, const Group& b) {
     return a.samples.front().data_position < b.samples.front().data_position;
   });
-  return std::move(all.unfinished);
+  return std::move(all.left);
 }
 
 /// What is known of all ranks after a round, where this rank had `mine` of it and `owed` prompts were to be
@@ -131,7 +142,8 @@ void RolloutStep::trace_rewards(const std::vector<RewardWorkers::Scored>& times)
 void RolloutStep::put_off(Group group, RoundResult& result) {
   p_.groups.send_unfinished(step_, group);
   if (p_.task.config().rollout.tokens_per_step > 0) note_.sums["rollout/prompts_unfinished"] += 1;
-  result.unfinished.push_back(std::move(group));
+  if (maker_.plays) result.left.homes[position_of(group)] = p_.portion.index;
+  result.left.groups.push_back(std::move(group));
 }
 
 void RolloutStep::send(Group scored, RoundResult& result) {

@@ -24,7 +24,7 @@ class RolloutStep {
               int64_t version);
 
   /// Returns what all ranks left unfinished, by data position.
-  std::vector<Group> run(std::vector<Group> before);
+  LeftOver run(LeftOver before);
   bool was_cut() const { return was_cut_; }
 
  private:
@@ -33,6 +33,7 @@ class RolloutStep {
   /// Ranks must know of each other's prompts.
   bool shares() const { return replacing_rounds() > 0 || p_.task.config().rollout.tokens_per_step > 0; }
 
+  std::vector<PromptWork> work_left(LeftOver before) const;
   RoundResult follow(const RoundResult& mine, int64_t owed, RoundResult all);
   void share(const RoundResult& mine, RoundResult& all);
   RoundResult generate(std::vector<PromptWork> work);

@@ -20,8 +20,9 @@ void add_work(StepNote& note, const RolloutCounters& c, double generating, doubl
 }
 
 std::string round_to_bytes(const RoundResult& round) {
-  return dump_json_line({{"replaced", round.replaced}, {"cut", round.cut}}) + "\n" +
-         groups_to_bytes(round.unfinished);
+  const std::vector homes(round.left.homes.begin(), round.left.homes.end());
+  return dump_json_line({{"replaced", round.replaced}, {"cut", round.cut}, {"homes", Json(homes)}}) + "\n" +
+         groups_to_bytes(round.left.groups);
 }
 
 void add_round(std::string_view bytes, RoundResult& all) {
@@ -29,7 +30,9 @@ void add_round(std::string_view bytes, RoundResult& all) {
   const Json head = parse_json(std::string(bytes.substr(0, end)), "message between rollout ranks");
   all.replaced += head.at("replaced").get<int64_t>();
   all.cut = all.cut || head.at("cut").get<bool>();
-  for (Group& g : groups_from_bytes(bytes.substr(end + 1))) all.unfinished.push_back(std::move(g));
+  for (const auto& [position, team] : head.at("homes").get<std::vector<std::pair<int64_t, int64_t>>>())
+    all.left.homes[position] = team;
+  for (Group& g : groups_from_bytes(bytes.substr(end + 1))) all.left.groups.push_back(std::move(g));
 }
 
 }  // namespace temper

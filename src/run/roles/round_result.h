@@ -3,6 +3,7 @@
 // those that go on in the next step.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,9 +14,15 @@
 
 namespace temper {
 
+/// Prompts that go on in the next step.
+struct LeftOver {
+  std::vector<Group> groups;
+  std::map<int64_t, int64_t> homes = {};  // data position -> team whose programs play them
+};
+
 struct RoundResult {
   int64_t replaced = 0;
-  std::vector<Group> unfinished;
+  LeftOver left = {};
   bool cut = false;  // by a stop
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "src/nn/parallel/context_parallel.h"
@@ -58,11 +59,39 @@ int64_t packed_length(const Group& group) {
 
 namespace {
 
-/// `count` numbers from `first` on.
-void append_from(std::vector<int32_t>& list, int32_t first, size_t count) {
-  list.resize(list.size() + count);
-  std::iota(list.end() - static_cast<std::ptrdiff_t>(count), list.end(), first);
+/// The counted tokens of response `index`, whose first token has its log-prob in row `before` (of a response
+/// without prompt no row has it).
+void append_targets(Microbatch& mb, int32_t index, const Response& response, bool has_prompt,
+                    int32_t before) {
+  for (size_t i = has_prompt ? 0 : 1; i < response.tokens.size(); ++i) {
+    if (!response.mask.empty() && response.mask[i] == 0) continue;
+    mb.rows.push_back(before + static_cast<int32_t>(i));
+    mb.targets.push_back(response.tokens[i]);
+    mb.sequence.push_back(index);
+    mb.offset.push_back(static_cast<int32_t>(i));
+  }
 }
+
+/// The counted tokens of responses; those of a session's forks are counted once for all of them.
+class CountedTokens {
+ public:
+  explicit CountedTokens(std::span<const Trajectory* const> all) : all_(all) {}
+
+  int64_t of_response(size_t index) {
+    if (const auto known = known_.find(index); known != known_.end()) return known->second;
+    size_t begin = index, end = index + 1;
+    while (all_[begin]->is_fork() && begin > 0) --begin;
+    while (end < all_.size() && all_[end]->is_fork()) ++end;
+    int64_t count = 0;
+    for (size_t i = begin; i < end; ++i) count += all_[i]->counted_tokens();
+    for (size_t i = begin; i < end; ++i) known_[i] = count;
+    return count;
+  }
+
+ private:
+  const std::span<const Trajectory* const> all_;
+  std::map<size_t, int64_t> known_;
+};
 
 }  // namespace
 
@@ -82,14 +111,9 @@ Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t>
     const int32_t asked = std::min(prompt, length);
     mb.tokens.insert(mb.tokens.end(), t.prompt_tokens.begin(), t.prompt_tokens.begin() + asked);
     mb.tokens.insert(mb.tokens.end(), response.begin(), response.begin() + (length - asked));
-    append_from(mb.positions, 0, static_cast<size_t>(length));
-    // The first token of a sequence without prompt has no log-prob.
-    const auto first = prompt == 0 ? std::min<int32_t>(1, static_cast<int32_t>(response.size())) : 0;
-    const size_t targets = response.size() - static_cast<size_t>(first);
-    append_from(mb.rows, begin + prompt + first - 1, targets);
-    mb.targets.insert(mb.targets.end(), response.begin() + first, response.end());
-    mb.sequence.insert(mb.sequence.end(), targets, index);
-    append_from(mb.offset, first, targets);
+    mb.positions.resize(mb.tokens.size());
+    std::iota(mb.positions.begin() + begin, mb.positions.end(), 0);
+    append_targets(mb, index, t.response, prompt > 0, begin + prompt - 1);
     mb.cu_seqlens.push_back(static_cast<int32_t>(mb.tokens.size()));
     mb.inputs.sequence_begin.push_back(static_cast<int32_t>(mb.rows.size()));
   }
@@ -101,13 +125,14 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
                       const UpdateCounts& counts) {
   bool reference = true;
   for (int32_t s : mb.sequence) reference = reference && !all[static_cast<size_t>(s)]->ref_logprobs.empty();
+  CountedTokens tokens(all);
   int32_t sequence = -1;
   double weight = 0;  // of its tokens
   for (size_t i = 0; i < mb.rows.size(); ++i) {
     const Trajectory& t = *all[static_cast<size_t>(mb.sequence[i])];
     if (mb.sequence[i] != sequence) {
       sequence = mb.sequence[i];
-      weight = omega(mode, counts, counted_tokens_of_response(all, static_cast<size_t>(sequence)));
+      weight = omega(mode, counts, tokens.of_response(static_cast<size_t>(sequence)));
     }
     const auto r = static_cast<size_t>(mb.offset[i]);
     const double sampled =
@@ -116,7 +141,7 @@ void fill_loss_inputs(Microbatch& mb, std::span<const Trajectory* const> all, Ag
     mb.inputs.old_logprob.push_back(t.old_logprobs.empty() ? sampled : t.old_logprobs[r]);
     if (reference) mb.inputs.ref_logprob.push_back(t.ref_logprobs[r]);
     mb.inputs.advantage.push_back(t.advantage_of(r));
-    mb.inputs.weight.push_back(t.response.mask[r] ? weight : 0.0);
+    mb.inputs.weight.push_back(weight);
   }
 }
 

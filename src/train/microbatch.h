@@ -1,7 +1,7 @@
 #pragma once
 // Packed trajectories. A sequence of n tokens gives n - 1 input rows (the last token predicts nothing) and
-// one target row per response token: row index = position of the token before it. Empty responses and
-// one-token sequences are legal and may give no rows at all.
+// one target row, which goes through the head, per counted response token: row index = position of the token
+// before it. Empty responses and one-token sequences are legal and may give no rows at all.
 
 #include <cstdint>
 #include <span>
@@ -43,8 +43,8 @@ struct Microbatch {
 int64_t packed_length(const Trajectory& t);
 int64_t packed_length(const Group& group);
 
-/// Packs `sequences` (indices into `all`) in the given order, with targets for all response tokens. One rank
-/// has it all.
+/// Packs `sequences` (indices into `all`) in the given order, with targets for the response tokens that count
+/// (all of them where there is no mask). One rank has it all.
 Microbatch pack(std::span<const Trajectory* const> all, std::span<const int32_t> sequences);
 
 /// Fills inputs (old and reference log-probs, advantage, omega) of the targets; counts are those of the

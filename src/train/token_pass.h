@@ -63,7 +63,7 @@ void for_each_microbatch(Ctx& c, const TokenPass& pass, const std::vector<std::v
 /// The passes of a rank with `mine`, where `plan` has those of all.
 size_t passes_of(const Model& model, const PackPlan& plan, const std::vector<std::vector<int32_t>>& mine);
 
-/// The log-prob and the entropy of each response token of a trajectory.
+/// The log-prob and the entropy of each response token of a trajectory, 0 of those that do not count.
 struct TokenValues {
   std::vector<double> logprob, entropy;
 };
@@ -72,14 +72,14 @@ std::vector<TokenValues> local_token_values(Ctx& c, const Model& model,
                                             std::span<const Trajectory* const> all,
                                             const PassOptions& options);
 
-/// Log-probs of all response tokens of every trajectory, by this rank alone, or with those of `pipeline`, all
-/// of which get them.
+/// Log-probs of all response tokens of every trajectory, 0 of those that do not count, by this rank alone, or
+/// with those of `pipeline`, all of which get them.
 std::vector<std::vector<double>> local_logprobs(Ctx& c, const Model& model,
                                                 std::span<const Trajectory* const> all,
                                                 const PassOptions& options, const Pipeline& pipeline = {});
 
-/// Log-probs of all response tokens of every trajectory (the ranks of `comm` share the work and the result;
-/// those of `pipeline` have the model's stages).
+/// Log-probs of all response tokens of every trajectory, 0 of those that do not count (the ranks of `comm`
+/// share the work and the result; those of `pipeline` have the model's stages).
 std::vector<std::vector<double>> packed_logprobs(Ctx& c, const Model& model, Comm& comm,
                                                  std::span<const Trajectory* const> all,
                                                  const PassOptions& options, const Pipeline& pipeline = {});

@@ -15,8 +15,10 @@ class Serve : public RunFixture {
  protected:
   void SetUp() override { ASSERT_EQ(program_.init_model("model"), 0) << program_.output(); }
 
-  void start(const std::string& more = "") {
-    job_.emplace(program_, program_.temper() + " serve --model model --port 0 --dtype bf16 " + more,
+  void start(const std::string& more = "", int ranks = 0) {
+    const std::string arguments = "serve --model model --port 0 --dtype bf16 " + more;
+    job_.emplace(program_,
+                 ranks > 0 ? program_.mpirun(ranks, arguments) : program_.temper() + " " + arguments,
                  "serve.log");
     ASSERT_TRUE(job_->until([&] {
       return exists("serve.log") && program_.read("serve.log").find("serving at") != std::string::npos;
@@ -96,6 +98,43 @@ TEST_F(Serve, SaysWhatGenerateSays) {
                                      {"messages", {{{"role", "user"}, {"content", question(1)}}}}});
   EXPECT_EQ(message["content"][0]["text"], expected[1]["text"]);
   EXPECT_EQ(message["usage"]["output_tokens"], expected[1]["tokens"].size());
+}
+
+TEST_F(Serve, RanksOfAHostShareAPort) {
+  const std::vector<Json> expected = generated(6);
+  for (const int ranks : {2, 4}) {
+    start("", ranks);
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 24; ++i)
+      clients.emplace_back([&, i] {
+        for (int turn = 0; turn < 2; ++turn)
+          expect_choice(ask("/v1/chat/completions", chat(question(i % 6)))["choices"][0],
+                        expected[static_cast<size_t>(i % 6)]);
+      });
+    for (std::thread& client : clients) client.join();
+    const std::string log = program_.read("serve.log");
+    EXPECT_EQ(log.find("serving at"), log.rfind("serving at")) << log;
+    EXPECT_NE(log.find(fmt::format("shared by {} ranks", ranks)), std::string::npos) << log;
+    // One that stands still keeps nobody out, and a stop of one is a stop of all.
+    ::kill(job_->rank(ranks - 1), SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    for (int i = 0; i < 2 * ranks; ++i) ask("/v1/chat/completions", chat(question(i % 6)));
+    ::kill(job_->rank(0), SIGTERM);
+    for (int i = 0; i < 1000 && Client(port_).connected(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(Client(port_).connected());
+    ::kill(job_->rank(ranks - 1), SIGCONT);
+    EXPECT_EQ(job_->wait(), 0);
+  }
+}
+
+TEST_F(Serve, ARankThatDiesLeavesNoPort) {
+  start("", 2);
+  EXPECT_EQ(post("/v1/chat/completions", chat("x")).status, 200);
+  ::kill(job_->rank(1), SIGKILL);
+  EXPECT_NE(job_->wait(), 0);
+  EXPECT_FALSE(Client(port_).connected());
+  EXPECT_TRUE(job_->processes().empty());
 }
 
 TEST_F(Serve, StreamsSayTheSame) {

@@ -56,6 +56,25 @@ TEST(Microbatch, EveryTokenAndTargetIsOneRanks) {
     for (int ranks = 1; ranks <= 9; ++ranks) expect_shares(pack, ranks);
 }
 
+/// Each predicted by the token before it; without a mask all count.
+TEST(Microbatch, TargetsAreTheCountedTokens) {
+  std::vector<Trajectory> list = {trajectory(3, 4), trajectory(0, 3), trajectory(2, 2), trajectory(2, 2)};
+  list[0].response.mask = {0, 1, 0, 1};
+  list[1].response.mask = {1, 0, 1};
+  list[2].response.mask = {0, 0};
+  list[3].response.mask = {};
+  std::vector<const Trajectory*> all;
+  for (const Trajectory& t : list) all.push_back(&t);
+  const Microbatch mb = pack(all, std::vector<int32_t>{0, 1, 2, 3});
+  EXPECT_EQ(std::ssize(mb.tokens), 6 + 2 + 3 + 3);
+  EXPECT_EQ(mb.rows, (std::vector<int32_t>{3, 5, 7, 12, 13}));
+  EXPECT_EQ(mb.targets, (std::vector<int32_t>{201, 203, 202, 200, 201}));
+  EXPECT_EQ(mb.sequence, (std::vector<int32_t>{0, 0, 1, 3, 3}));
+  EXPECT_EQ(mb.offset, (std::vector<int32_t>{1, 3, 2, 0, 1}));
+  EXPECT_EQ(mb.inputs.sequence_begin, (std::vector<int32_t>{0, 2, 3, 3, 5}));
+  EXPECT_EQ(mb.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 0, 1, 0, 1, 2, 0, 1, 2}));
+}
+
 }  // namespace
 }  // namespace temper
 

@@ -224,6 +224,37 @@ TEST_F(TrainerTest, NonFiniteLossLeavesTheWeights) {
   EXPECT_NE(weights(), before);
 }
 
+/// They have no row in the head, and nothing else changes by it: the others' log-probs and all gradients are
+/// the bits of an update in which they count and have no advantage.
+TEST_F(TrainerTest, TokensThatAreNotCountedCostNoHead) {
+  AlgorithmConfig config;
+  config.aggregation = "token-sum";
+  const std::unique_ptr<Algorithm> algorithm = make_algorithm(config);
+  const PassOptions pass = options(1000, 0).pass;
+  const auto logprobs = local_logprobs(ctx(), *model_, pointers(), pass);
+  const Update masked = update(*algorithm);
+  const ObjectiveUpdate begun = objective(*algorithm).begin(pointers());
+  const std::vector<int32_t> order = {0, 1, 2, 3, 4, 5, 6};
+  const Microbatch mb = objective(*algorithm).pack(begun, order, /*losses=*/true);
+  int64_t counted = 0, tokens = 0;
+  for (const Trajectory& t : trajectories_)
+    counted += t.counted_tokens(), tokens += std::ssize(t.response.tokens);
+  EXPECT_LT(counted, tokens);
+  EXPECT_EQ(std::ssize(mb.rows), counted);
+  EXPECT_EQ(target_hidden(ctx(), *model_, mb, nullptr).dim(0), counted);
+  const std::vector<Trajectory> before = trajectories_;
+  for (Trajectory& t : trajectories_)
+    for (size_t i = 0; i < t.response.mask.size(); ++i) {
+      t.advantages.push_back(t.response.mask[i] ? t.advantage : 0);
+      t.response.mask[i] = 1;
+    }
+  const auto of_all = local_logprobs(ctx(), *model_, pointers(), pass);
+  for (size_t i = 0; i < before.size(); ++i)
+    for (size_t k = 0; k < before[i].response.mask.size(); ++k)
+      EXPECT_EQ(logprobs[i][k], before[i].response.mask[k] ? of_all[i][k] : 0.0) << i << " " << k;
+  expect_same_bits("gradients", masked.gradients, update(*algorithm).gradients);
+}
+
 /// An update in which no token counts: gradients are zeros, not what the memory held.
 TEST_F(TrainerTest, NoCountedTokensGiveZeros) {
   const std::unique_ptr<Algorithm> algorithm = sft();

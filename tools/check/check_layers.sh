@@ -38,7 +38,7 @@ offenders=$(
       allow("rl", "ops data core")
       # agents: service -> { doors, sessions, programs } -> turns; server
       allow("agents/turns", "data data/tokenizer core"); allow("agents/doors", "agents/turns rl data data/tokenizer core")
-      allow("agents/sessions", "agents/turns rl data data/tokenizer core"); allow("agents/programs", "agents/sessions core")
+      allow("agents/sessions", "agents/turns rl data data/tokenizer core"); allow("agents/programs", "agents/sessions rl core")
       allow("agents/service", "agents/doors agents/sessions agents/programs agents/turns agents/server rollout rl data data/tokenizer core")
       allow("io", "nn comm config core")
       allow("data", "data/jinja data/tokenizer core"); allow("data/jinja", "core"); allow("data/tokenizer", "core")

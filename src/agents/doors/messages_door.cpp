@@ -1,5 +1,6 @@
 #include "src/agents/doors/messages_door.h"
 
+#include "src/agents/doors/error_types.h"
 #include "src/agents/doors/openai.h"
 #include "src/agents/turns/anthropic.h"
 #include "src/agents/turns/messages.h"
@@ -8,25 +9,9 @@ namespace temper {
 namespace {
 
 Json error_of(const DoorError& e) {
-  const auto type = [&] {
-    switch (e.status) {
-      case 401:
-        return "authentication_error";
-      case 404:
-        return "not_found_error";
-      case 413:
-        return "request_too_large";
-      case 429:
-        return "rate_limit_error";
-      case 503:
-        return "overloaded_error";
-      default:
-        return e.status >= 500 ? "api_error" : "invalid_request_error";
-    }
-  };
   const bool too_long = e.code == "context_length_exceeded";
   return anthropic::error(
-      type(),
+      error_types(e.status).anthropic,
       too_long ? fmt::format("prompt is too long: {} tokens > {} maximum", e.tokens, e.limit) : e.message);
 }
 

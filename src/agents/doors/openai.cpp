@@ -1,5 +1,7 @@
 #include "src/agents/doors/openai.h"
 
+#include "src/agents/doors/error_types.h"
+
 namespace temper {
 namespace {
 
@@ -97,23 +99,9 @@ Json usage_of(const DoorAnswer& answer) {
 }
 
 Json openai_error(const DoorError& e) {
-  const auto type = [&] {
-    switch (e.status) {
-      case 401:
-        return "authentication_error";
-      case 404:
-        return "not_found_error";
-      case 413:
-        return "request_too_large";
-      case 429:
-        return "rate_limit_error";
-      default:
-        return e.status >= 500 ? "server_error" : "invalid_request_error";
-    }
-  };
   return {{"error",
            {{"message", e.message},
-            {"type", type()},
+            {"type", error_types(e.status).openai},
             {"param", e.param.empty() ? Json() : Json(e.param)},
             {"code", e.code.empty() ? Json() : Json(e.code)}}}};
 }

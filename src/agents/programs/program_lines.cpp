@@ -1,14 +1,12 @@
 #include "src/agents/programs/program_lines.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "src/core/check.h"
 
 namespace temper {
 namespace {
 
-constexpr size_t kMaxParts = 64, kMaxPartName = 100;
 constexpr int kDeepest = 64;
 
 bool is_too_deep(std::string_view line) {
@@ -27,8 +25,6 @@ bool is_too_deep(std::string_view line) {
   }
   return false;
 }
-
-bool is_number(const Json& value) { return value.is_number() && std::isfinite(value.get<double>()); }
 
 }  // namespace
 
@@ -52,21 +48,11 @@ std::optional<Json> read_line(std::string_view line) {
 }
 
 std::string read_reward(const Json& line, SessionEnd& end) {
-  const auto reward = line.find("reward");
-  if (reward != line.end() && !reward->is_null()) {
-    if (!is_number(*reward)) return "\"reward\" is no finite number and not null";
-    end.reward = reward->get<double>();
-  }
-  const auto parts = line.find("parts");
-  if (parts == line.end() || parts->is_null()) return "";
-  if (!parts->is_object() || parts->size() > kMaxParts)
-    return fmt::format("\"parts\" is no object of at most {} numbers", kMaxParts);
-  for (const auto& [name, value] : parts->items()) {
-    if (name.empty() || name.size() > kMaxPartName || !is_number(value))
-      return "a part is no finite number, or has no name of 1 to 100 bytes";
-    end.parts.emplace_back(name, value.get<double>());
-  }
-  return "";
+  Verdict verdict;
+  std::string wrong = read_verdict(line, /*needed=*/false, verdict);
+  end.reward = verdict.value;
+  end.parts = std::move(verdict.parts);
+  return wrong;
 }
 
 std::string read_last_line(std::string_view line, bool whole, SessionEnd& end) {
@@ -93,11 +79,6 @@ std::string read_turn(const Json& line, Json& messages) {
   if (!objects) return "\"messages\" is no list of objects";
   messages = *given;
   return "";
-}
-
-std::string shown_line(std::string_view line) {
-  constexpr size_t kShown = 120;
-  return dump_json_line(std::string(line.substr(0, kShown))) + (line.size() > kShown ? "..." : "");
 }
 
 }  // namespace temper

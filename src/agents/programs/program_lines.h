@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "src/agents/programs/harness.h"
+#include "src/rl/rewards/verdict_line.h"
 
 namespace temper {
 
@@ -23,8 +24,5 @@ std::string read_last_line(std::string_view line, bool whole, SessionEnd& end);
 
 /// The messages of a service's turn; says what is wrong, or nothing.
 std::string read_turn(const Json& line, Json& messages);
-
-/// The begin of a line, for a message.
-std::string shown_line(std::string_view line);
 
 }  // namespace temper

@@ -12,5 +12,6 @@ int HttpServer::port() const { return network_->listener().port(); }
 std::string HttpServer::url() const { return network_->listener().url(); }
 int HttpServer::connections() const { return network_->connections(); }
 void HttpServer::close() { network_->close(); }
+bool HttpServer::closed() const { return network_->closed(); }
 
 }  // namespace temper

@@ -9,12 +9,15 @@
 #include <string>
 
 #include "src/agents/server/http_exchange.h"
+#include "src/agents/server/shared_port.h"
 
 namespace temper {
 
 struct HttpOptions {
   std::string address = "127.0.0.1";  ///< of IP version 4 or 6
   int port = 0;                       ///< 0: the system chooses one
+  /// Instead of `port`: one of `address` that other processes have, too.
+  std::shared_ptr<SharedPort> shared_port = {};
   int64_t max_body_bytes = int64_t{16} << 20;
   int64_t max_bodies_bytes = int64_t{1} << 30;   ///< of all requests that are not answered yet
   int64_t max_unsent_bytes = int64_t{64} << 20;  ///< of one answer
@@ -51,8 +54,10 @@ class HttpServer {
   std::string url() const;
   /// Connections that are open.
   int connections() const;
-  /// Takes no new connections; what is there goes on.
+  /// Takes no new connections; what is there goes on. A shared port is closed for all.
   void close();
+  /// It takes none any longer: it was told so, or another process has closed a shared port.
+  bool closed() const;
 
  private:
   class Network;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "src/agents/server/shared_port.h"
 #include "src/core/check.h"
 
 namespace temper {
@@ -61,6 +62,16 @@ Listener::Listener(const std::string& address, int port) {
     close();
     refused(address, port, error);
   }
+  read_name(address);
+}
+
+Listener::Listener(const std::string& address, const SharedPort& shared)
+    : descriptor_(shared.make_descriptor()) {
+  if (descriptor_ < 0) refused(address, 0, errno);
+  read_name(address);
+}
+
+void Listener::read_name(const std::string& address) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&bound), &size);
@@ -83,5 +94,7 @@ void Listener::close() {
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
 }
+
+void Listener::end() const { ::shutdown(descriptor_, SHUT_RDWR); }
 
 }  // namespace temper

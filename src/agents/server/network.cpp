@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -46,6 +47,11 @@ HttpOptions completed(HttpOptions options) {
   return options;
 }
 
+Listener listener_of(const HttpOptions& options) {
+  return options.shared_port ? Listener(options.address, *options.shared_port)
+                             : Listener(options.address, options.port);
+}
+
 /// The library's own way would decode the path in place.
 size_t left_as_it_is(void*, MHD_Connection*, char* text) { return std::strlen(text); }
 
@@ -61,7 +67,7 @@ HttpServer::Network::Network(const HttpOptions& options, HttpAllow allow, HttpRe
     : options_(completed(options)),
       allow_(std::move(allow)),
       receive_(std::move(receive)),
-      listener_(options_.address, options_.port),
+      listener_(listener_of(options_)),
       connections_({.places = options_.max_connections,
                     .header_seconds = options_.header_seconds,
                     .body_seconds = options_.body_seconds,
@@ -192,16 +198,29 @@ void HttpServer::Network::wake_gate() const {
   [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
 }
 
+void HttpServer::Network::close_gate() {
+  listener_.close();
+  closed_ = true;
+  closed_.notify_all();
+}
+
+/// Among the processes that share the port, where others do.
+bool HttpServer::Network::takes_next() {
+  if (!options_.shared_port) return true;
+  options_.shared_port->note_open(connections_.count());
+  return options_.shared_port->is_my_turn();
+}
+
 void HttpServer::Network::keep_gate() {
   auto next_look = Clock::now() + kLookEvery;
   while (!ending_) {
     if (closing_ && !closed_) {
-      listener_.close();
-      closed_ = true;
-      closed_.notify_all();
+      listener_.end();
+      close_gate();
     }
     const bool crowded = connections_.leaving() >= kMostLeaving;
     const bool listening = !closed_ && !crowded && !short_of_descriptors_;
+    if (options_.shared_port) options_.shared_port->note_open(listening ? connections_.count() : INT_MAX);
     pollfd sleep[2] = {{.fd = wake_, .events = POLLIN, .revents = 0},
                        {.fd = listening ? listener_.descriptor() : -1, .events = POLLIN, .revents = 0}};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_look - Clock::now());
@@ -209,7 +228,11 @@ void HttpServer::Network::keep_gate() {
     ::poll(sleep, 2, static_cast<int>(limit.count()));
     uint64_t woken = 0;
     if (sleep[0].revents != 0 && ::read(wake_, &woken, sizeof woken) < 0) continue;
-    if (sleep[1].revents != 0) take_in();
+    if ((sleep[1].revents & POLLHUP) != 0) {  // by another process
+      close_gate();
+    } else if (sleep[1].revents != 0 && !take_in()) {
+      ::poll(sleep, 1, static_cast<int>(kLeaveWait.count()));
+    }
     if (Clock::now() < next_look) continue;
     connections_.look();
     short_of_descriptors_ = false;
@@ -219,15 +242,17 @@ void HttpServer::Network::keep_gate() {
   closed_.notify_all();
 }
 
-void HttpServer::Network::take_in() {
+/// False: the next connection is for another process.
+bool HttpServer::Network::take_in() {
   for (int i = 0; i < kMostLeaving && connections_.leaving() < kMostLeaving; ++i) {
+    if (!takes_next()) return false;
     const int descriptor = listener_.accept();
     if (descriptor < 0) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         for (int j = 0; j < kMostLeaving; ++j) connections_.make_room();
         short_of_descriptors_ = true;
       }
-      return;
+      return true;
     }
     if (!connections_.admit(descriptor)) {
       ::close(descriptor);
@@ -240,6 +265,7 @@ void HttpServer::Network::take_in() {
     if (MHD_add_connection(daemon_.get(), descriptor, reinterpret_cast<sockaddr*>(&peer), size) != MHD_YES)
       connections_.forget(descriptor);
   }
+  return true;
 }
 
 }  // namespace temper

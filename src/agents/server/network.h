@@ -23,6 +23,7 @@ class HttpServer::Network {
   const Listener& listener() const { return listener_; }
   int connections() const { return connections_.count(); }
   void close();
+  bool closed() const { return closed_; }
 
  private:
   // For the library; each gets this object first.
@@ -42,7 +43,9 @@ class HttpServer::Network {
 
   MHD_Daemon* start_library();
   void keep_gate();
-  void take_in();
+  void close_gate();
+  bool takes_next();
+  bool take_in();
   void wake_gate() const;
 
   HttpOptions options_;

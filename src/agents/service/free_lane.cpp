@@ -77,11 +77,11 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
     if (std::ssize(prompt) >= p_.rules.context_tokens)
       return reply_error(*exchange, door, too_long(std::ssize(prompt), p_.rules.context_tokens));
   // The random numbers of a request with a seed are its own; else those of the next prompt of this lane.
+  const auto lanes = static_cast<int64_t>(p_.desk.lanes());
+  const int64_t lane = p_.rules.team * lanes + static_cast<int64_t>(p_.lane);
   const int64_t position =
-      r.sampling.seed ? 0
-                      : (turns_++ * static_cast<int64_t>(p_.desk.lanes()) + static_cast<int64_t>(p_.lane)) %
-                            SampleKey::kMaxPosition;
-  const std::string key = fmt::format("{} {} {} {}", p_.lane, turns_, std::time(nullptr), r.prompts.size());
+      r.sampling.seed ? 0 : (turns_++ * p_.rules.teams * lanes + lane) % SampleKey::kMaxPosition;
+  const std::string key = fmt::format("{} {} {} {}", lane, turns_, std::time(nullptr), r.prompts.size());
   const int32_t n = r.n;
   DoorAnswer head{.id = "chatcmpl-" + digest_hex(key.data(), std::ssize(key)),
                   .created = std::time(nullptr),

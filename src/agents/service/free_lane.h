@@ -16,6 +16,7 @@ struct ServeRules {
   DoorRules doors = {};
   std::string model = "policy";   // what /v1/models calls it; requests may call it anything
   int64_t context_tokens = 0;     // of prompt and answer
+  int64_t team = 0, teams = 1;    // this one, and those that serve beside it: each has numbers of its own
   GenerateOptions defaults = {};  // max_new_tokens 0: up to the end of the context
 };
 

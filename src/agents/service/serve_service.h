@@ -24,6 +24,8 @@ class ServeService {
   int port() const { return server_->port(); }
   /// New requests hear that it stops; what is open goes on.
   void close();
+  /// Nobody can connect any longer: HttpServer::closed().
+  bool closed() const { return server_->closed(); }
   /// Answers that are not whole yet.
   int64_t open() const;
 

@@ -22,6 +22,7 @@
 #include "src/run/session/start/epochs.h"
 #include "src/run/verbs/check/layout_legal.h"
 #include "src/run/verbs/check/run_pace.h"
+#include "src/run/verbs/check/session_trial.h"
 #include "src/run/verbs/data_check.h"
 #include "src/run/verbs/reward_trial.h"
 
@@ -53,7 +54,25 @@ struct CheckedConfig {
   PlanResult plan;
   Exit code = Exit::ok;
   CheckFacts facts = {};
+  Json session = nullptr;  // of the programs that play them (check/session_trial.h); null: there are none
 };
+
+/// A session by the program of a config that is otherwise sound.
+void try_session_of(CheckedConfig& checked, const DataCheck& data) {
+  const Config& config = checked.facts.config;
+  PlanResult& result = checked.plan;
+  if (!result.errors.empty() || config.rollout.harness.empty() || !data.first) return;
+  try {
+    checked.session = try_session(config, result.plan, *checked.facts.model, *data.first, data.first_record);
+  } catch (const Error& e) {
+    if (e.code() != Exit::usage && e.code() != Exit::data) throw;
+    const Problem& p = e.problem();
+    result.errors.push_back({"rollout.harness", p.where, p.what + ": " + p.why + "; " + p.fix, {}});
+    return;
+  }
+  if (const std::string warning = session_warning(checked.session); !warning.empty())
+    result.warnings.push_back(warning);
+}
 
 /// Opens what a config names whose plan is sound.
 void open_inputs(CheckedConfig& checked) {
@@ -63,6 +82,7 @@ void open_inputs(CheckedConfig& checked) {
   checked.plan.errors = std::move(data.errors);
   if (!checked.plan.errors.empty()) checked.code = Exit::data;
   checked.facts.trial = try_programs(config, data, checked.plan);
+  try_session_of(checked, data);
   checked.facts.data = std::move(data.data);
 }
 
@@ -210,6 +230,7 @@ std::string text_of(const CheckedConfig& checked, const ReportOptions& options) 
   const CheckFacts& facts = checked.facts;
   const bool tables = options.all || options.memory || options.explain_batch;
   std::string text = screen_text(checked.plan, facts, /*hints=*/!tables);
+  if (!checked.session.is_null()) text += "\n" + session_text(checked.session);
   if (!tables) return text;
   if (options.all)
     text += "\n" + data_text(facts.data) + (facts.trial.is_null() ? "" : trial_text(facts.trial)) +
@@ -227,6 +248,7 @@ std::string json_of(const CheckedConfig& checked, const ReportOptions& options) 
   }
   if (facts.time) json["step_time"] = {{"seconds", facts.time->seconds}, {"from", facts.time->from}};
   if (!facts.trial.is_null()) json["reward_trial"] = facts.trial;
+  if (!checked.session.is_null()) json["session_trial"] = checked.session;
   for (const PlanError& input : facts.absent)
     json["absent"].push_back({{"key", input.key}, {"message", input.message}, {"where", input.where}});
   return dump_json_line(json) + "\n";

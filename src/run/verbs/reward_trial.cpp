@@ -8,6 +8,11 @@
 
 namespace temper {
 
+std::string trial_response(const Prompt& first) {
+  const std::vector<std::string> right = right_answers(first.answer);
+  return right.empty() ? std::string(shown_answer(first.answer)) : right[0];
+}
+
 Json try_rewards(const Config& config, const Prompt& first, const Json& record) {
   Helpers helpers;
   start_log("", config.log.level, 0, /*on_stderr=*/true);
@@ -15,8 +20,7 @@ Json try_rewards(const Config& config, const Prompt& first, const Json& record) 
   t.prompt = first.text;
   t.answer = first.answer;
   t.domain = first.domain;
-  const std::vector<std::string> right = right_answers(first.answer);
-  t.response.text = right.empty() ? std::string(shown_answer(first.answer)) : right[0];
+  t.response.text = trial_response(first);
   RewardConfig once = config.reward;
   for (RewardFunctionConfig& function : once.functions)
     if (function.name == "command") function.strings["on_error"] = "exclude";

@@ -10,6 +10,9 @@
 
 namespace temper {
 
+/// What a policy that knows the answer of a line would say: in trials.
+std::string trial_response(const Prompt& first);
+
 /// Scores the answer of `first`, a prompt made of the data line `record`, as if a policy had said it:
 /// {"prompt", "response", "reward" or null, "parts", "seconds"}. The program's start is in `seconds`. Why
 /// there is no reward is logged.

@@ -34,10 +34,13 @@ class SharedWork {
                          .where = "--dtype " + dtype,
                          .why = why,
                          .fix = "add --device cpu, or use bf16"});
-    const std::unique_ptr<Comm> neighbours = mpi_.make_comm_of_host(kWaitSeconds);
-    host_.emplace(device, resolve_dtype(dtype, device), rank_threads(*neighbours, threads).number);
+    neighbours_ = mpi_.make_comm_of_host(kWaitSeconds);
+    host_.emplace(device, resolve_dtype(dtype, device), rank_threads(*neighbours_, threads).number);
   }
   ModelHost& host() { return *host_; }
+  const Comm& all() const { return *comm_; }
+  /// The ranks of this host.
+  Comm& neighbours() const { return *neighbours_; }
 
   /// Those of a file, or of rank 0's stdin ("-").
   std::vector<JsonLine> lines(const std::string& path) const {
@@ -73,7 +76,7 @@ class SharedWork {
   static constexpr double kWaitSeconds = 86400;  // one rank may have a day's more work than another
 
   MpiSession mpi_;
-  std::unique_ptr<Comm> comm_;
+  std::unique_ptr<Comm> comm_, neighbours_;
   std::optional<ModelHost> host_;
   std::optional<SharedResults> results_;
 };

@@ -220,7 +220,7 @@ const std::array kVerbs{
              Overrides::rollout,
              kServe,
              run_serve,
-             "a model behind OpenAI's and Anthropic's protocols, over HTTP",
+             "a model behind OpenAI's and Anthropic's protocols, over HTTP; the ranks of a host share a port",
              {}},
     VerbSpec{"score", "", Overrides::none, kScore, run_score, "log-probs and entropies of given tokens", {}},
     VerbSpec{"tokenize", "", Overrides::none, kTokenize, run_tokenize, "text to tokens and back", {}},

@@ -10,6 +10,7 @@
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
 #include "src/run/plan/run_options.h"
+#include "src/run/verbs/serve/host_port.h"
 #include "src/run/verbs/shared_work.h"
 #include "src/run/verbs/verb_engine.h"
 
@@ -48,7 +49,7 @@ std::string read_key(const std::string& path) {
 }
 
 ServeService::Options service_options(const CommandLine& line, const Engine& engine,
-                                      const GenerateOptions& sampling) {
+                                      const GenerateOptions& sampling, const SharedWork& work) {
   ServeService::Options o;
   o.http.address = line.text("--address", o.http.address);
   o.http.port = static_cast<int>(line.integer("--port", kPort));
@@ -62,14 +63,21 @@ ServeService::Options service_options(const CommandLine& line, const Engine& eng
   o.rules.model = (folder.filename().empty() ? folder.parent_path() : folder).filename().string();
   o.rules.context_tokens = engine.capacity();
   o.rules.defaults = sampling;
+  o.rules.team = work.all().rank();
+  o.rules.teams = work.all().size();
+  o.http.shared_port = port_of_host(work.neighbours(), o.http.address, o.http.port);
   return o;
 }
 
-/// Steps until a stop has come and nothing is open any more, or its time is over.
-void serve(Ctx& c, DeskGeneration& generation, EngineDesk& desk, ServeService& service) {
+std::string teams_text(int ranks) { return ranks > 1 ? fmt::format(", shared by {} ranks", ranks) : ""; }
+
+/// Steps until a stop has come, here or to another rank of the host, and nothing is open any more, or its
+/// time is over.
+void serve(Ctx& c, DeskGeneration& generation, EngineDesk& desk, ServeService& service, SharedPort* port) {
   std::optional<Stopwatch> stopping;
   while (!stopping || (service.open() > 0 && stopping->seconds() < kGraceSeconds)) {
-    if (stop_requested() && !stopping) {
+    if (port) port->note_alive();
+    if ((stop_requested() || service.closed()) && !stopping) {
       log::warn("stop: {} open answers go on for {} s at most; a second signal ends at once", service.open(),
                 kGraceSeconds);
       service.close();
@@ -102,11 +110,13 @@ int run_serve(const CommandLine& line) {
                        static_cast<uint64_t>(line.integer("--seed", 0)), r.max_new_tokens);
   EngineDesk desk(kLanes);
   DeskGeneration generation(engine, sampling, tools.tokenizer.get(), desk);
-  ServeService service(service_options(line, engine, sampling), *tools.tokenizer, tools.chat_template(),
-                       desk);
+  const ServeService::Options service_of = service_options(line, engine, sampling, work);
+  ServeService service(service_of, *tools.tokenizer, tools.chat_template(), desk);
   signals_ask();
-  write_results(fmt::format("serving at {} (context of {} tokens)\n", service.url(), engine.capacity()));
-  serve(work.host().ctx(), generation, desk, service);
+  if (work.neighbours().rank() == 0)
+    write_results(fmt::format("serving at {} (context of {} tokens{})\n", service.url(), engine.capacity(),
+                              teams_text(work.neighbours().size())));
+  serve(work.host().ctx(), generation, desk, service, service_of.http.shared_port.get());
   return 0;
 }
 

@@ -1,0 +1,108 @@
+// `temper check` of a config whose samples programs play: one session of the first line, as the template
+// renders it, without weights; programs that misbehave end in time and leave nothing.
+
+#include "tests/agents/player.h"
+#include "tests/support/processes.h"
+#include "tests/support/run_fixture.h"
+
+namespace temper {
+namespace {
+
+const char* kConfig = R"(
+run.steps = 1
+model.init = "random"
+tokenizer.path = "model"
+data.chat = true
+rollout.prompts_per_step = 1
+rollout.samples_per_prompt = 2
+rollout.max_prompt_tokens = 100
+rollout.max_new_tokens = 100
+rollout.max_turn_tokens = 12
+train.samples_per_update = 2
+)";
+
+class SessionTrial : public RunFixture {
+ protected:
+  void SetUp() override { prepare(kConfig, sums(2)); }
+
+  static std::string harness(const std::string& argv, const std::string& more = "") {
+    return fmt::format("'rollout.harness={{argv = [{}]{}}}'", argv, more);
+  }
+  static std::string player(const std::string& play) {
+    return fmt::format("\"{}\", \"--play\", {}", std::filesystem::read_symlink("/proc/self/exe").string(),
+                       play);
+  }
+  std::string shell(const std::string& script) const {
+    program_.write("play.sh", script + "\n");
+    return fmt::format("\"sh\", \"{}\"", program_.path("play.sh"));
+  }
+  Json check(const std::string& harness, int code = 0) const {
+    EXPECT_EQ(program_.shell(program_.temper() + " check run.toml --json " + harness + " 2> said"), code)
+        << output() << program_.read("said");
+    return parse_json(output(), "output");
+  }
+};
+
+TEST_F(SessionTrial, ASessionIsPlayedAndShown) {
+  const Json trial = check(harness(player("\"episode\", \"--turns\", \"3\""))).at("session_trial");
+  EXPECT_EQ(trial["end_reason"], "done");
+  EXPECT_EQ(trial["samples"], 1);
+  EXPECT_EQ(trial["parts"], (Json{{"length", 3}}));
+  ASSERT_EQ(trial["turns"].size(), 3u);
+  const Json &first = trial["turns"][0], &second = trial["turns"][1];
+  EXPECT_TRUE(first["goes_on_from"].is_null());
+  EXPECT_NE(first["new_text"].get<std::string>().find("<|im_start|>user\nWhat is 0 plus 0?"),
+            std::string::npos)
+      << first;
+  EXPECT_EQ(first["said"], "0");
+  EXPECT_EQ(second["goes_on_from"], 1);
+  EXPECT_NE(second["new_text"].get<std::string>().find("Go on, 1."), std::string::npos) << second;
+  EXPECT_EQ(second["new_text"].get<std::string>().find("plus"), std::string::npos) << second;
+  // The answer and the token that ends it, in each turn.
+  EXPECT_EQ(trial["trained_tokens"], 6);
+  ASSERT_EQ(program_.run("check run.toml " +
+                         harness(player("\"service\", \"--turns\", \"2\""), ", kind = \"service\"")),
+            0)
+      << output();
+  for (const char* text : {"turn 1: a prompt of", "rendered whole", "What is 0 plus 0?", "behind turn 1",
+                           "said: 2 tokens", "end_reason", "\"done\""})
+    EXPECT_TRUE(says(text)) << text << "\n" << output();
+}
+
+TEST_F(SessionTrial, AHistoryThatIsRewrittenIsTold) {
+  const Json json = check(harness(player("\"episode\", \"--turns\", \"3\", \"--forget\"")));
+  EXPECT_EQ(json["session_trial"]["samples"], 2);
+  EXPECT_NE(json["warnings"].dump().find("do not go on from another"), std::string::npos) << json["warnings"];
+}
+
+/// They die, hang with children that ignore signals, flood, and say nonsense: nothing but a warning is left.
+TEST_F(SessionTrial, ProgramsThatMisbehaveEndInTime) {
+  const std::string mark = fmt::format("TRIAL_TEST={}", ::getpid());
+  const std::string hangs =
+      "trap : TERM; export " + mark + "; (trap : TERM; sleep 100) & while :; do sleep 1; done";
+  const struct {
+    std::string script, reason, more = "";
+  } cases[] = {{"exit 3", "died"},
+               {hangs, "late", ", limit_seconds = 1"},
+               {"yes", "late", ", limit_seconds = 1"},
+               {"echo '{\"reward\": \"high\"}'", "nonsense"},
+               {"exit 0", "no_request"}};
+  for (const auto& c : cases) {
+    const Json json = check(harness(shell(c.script), c.more));
+    EXPECT_EQ(json["session_trial"]["end_reason"], c.reason) << c.script;
+    EXPECT_NE(json["warnings"].dump().find(c.reason), std::string::npos) << json["warnings"];
+  }
+  for (int i = 0; i < 300 && !processes_with(mark).empty(); ++i) ::usleep(10'000);
+  EXPECT_TRUE(processes_with(mark).empty());
+  const Json absent = check(harness("\"no-such-program\""), 64);
+  EXPECT_EQ(absent["errors"][0]["key"], "rollout.harness");
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  if (const auto code = temper::play_if_asked(argc, argv)) return *code;
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -46,23 +46,14 @@ TEST(HybridRules, WhatDoesNotWorkYetIsRefused) {
   expect_error_of(plan_of({}, 1, kMinimalConfig), "model.path", "on given responses only");
 }
 
-TEST(HybridRules, PromptsAreRefused) {
-  expect_error(Exit::data, {"does not generate yet", "qwen3_5_text"}, "states", [] {
-    check_request({.prompt = {1, 2}}, 100, small_hybrid());
-  });
-  ModelConfig attention = small_hybrid();
-  attention.delta = {};
-  attention.media_token_ids = {7, 9};
+TEST(HybridRules, PromptsWithImagesAreRefused) {
+  ModelConfig model = small_hybrid();
+  model.media_token_ids = {7, 9};
   expect_error(Exit::data, {"an image or a video", "token 9"}, "image", [&] {
-    check_request({.prompt = {1, 9}}, 100, attention);
+    check_request({.prompt = {1, 9}}, 100, model);
   });
-  check_request({.prompt = {1, 8}}, 100, attention);
+  check_request({.prompt = {1, 8}}, 100, model);
 }
 
 }  // namespace
 }  // namespace temper
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

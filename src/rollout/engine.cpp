@@ -16,6 +16,7 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
       routes_(pipeline.stages() == 1 ? options.routes : RouteShape{}),  // a stage knows its own layers alone
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
+  cache_.keep_states(model, options.num_states > 0 ? options.num_states : scheduler_.max_running_sequences);
   const bool records = options.graphs && pipeline.stages() == 1 && DecodeGraphs::can_record(model);
   if (records) graphs_.emplace(model, cache_, lane, routes_);
   CHECK(!options.find_pages || routes_.layers == 0, "rows that are found have no recorded routes");

@@ -25,6 +25,7 @@ struct EngineOptions {
   bool poison_free_pages = false;
   bool graphs = true;       // on a GPU: decode steps are recorded once per bucket and replayed
   bool find_pages = false;  // requests take rows that earlier ones with the same beginning left in the cache
+  int64_t num_states = 0;   // sequences with states of gated delta nets at once; 0: max_running_sequences
   RouteShape routes = {};   // responses get the routes of their tokens; without layers: they do not
   RanksWithExperts others = {};
 };

@@ -5,19 +5,20 @@
 namespace temper {
 namespace {
 
-/// Those that this model has of them.
-int64_t attention_layers(const Model& model) {
+int64_t attention_layers(const ModelConfig& config, const LayerRanges& parts) {
   int64_t layers = 0;
-  for (const LayerRange& part : model.parts())
-    for (int64_t i = part.begin; i < part.end; ++i) layers += model.config().delta.layers.contains(i) ? 0 : 1;
+  for (const LayerRange& part : parts)
+    for (int64_t i = part.begin; i < part.end; ++i) layers += config.delta.layers.contains(i) ? 0 : 1;
   return layers;
 }
 
 }  // namespace
 
 KvShape::KvShape(const Model& model)
-    : KvShape(attention_layers(model), attention_shape(model.config(), model.splits().tp_ranks()).kv_width(),
-              model.dtype()) {}
+    : KvShape(model.config(), model.parts(), model.splits().tp_ranks(), model.dtype()) {}
+
+KvShape::KvShape(const ModelConfig& config, const LayerRanges& parts, int tp_ranks, DType type)
+    : KvShape(attention_layers(config, parts), attention_shape(config, tp_ranks).kv_width(), type) {}
 
 KvCache::KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane)
     : lane_(lane),

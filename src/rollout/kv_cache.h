@@ -1,6 +1,7 @@
 #pragma once
-// Pages of keys and values with reference counts. A page is written only by its single holder: a holder of a
-// shared page takes a private copy first (copy on write). Layout of a page: PagedKv in kernels/types.h.
+// Pages of keys and values with reference counts, and beside them the states of gated delta nets. A page is
+// written only by its single holder: a holder of a shared page takes a private copy first (copy on write).
+// Layout of a page: PagedKv in kernels/types.h.
 
 #include <cstdint>
 #include <optional>
@@ -11,15 +12,18 @@
 #include "src/core/lane.h"
 #include "src/models/model.h"
 #include "src/rollout/page_index.h"
+#include "src/rollout/state_cache.h"
 
 namespace temper {
 
-/// What a model keeps of a token: in each of its layers so many elements of keys, and of values.
+/// What a model keeps of a token: in each layer with attention so many elements of keys, and of values.
 struct KvShape {
   int64_t layers = 0, width = 0;
   DType storage = DType::f32;
 
   explicit KvShape(const Model& model);
+  /// What a rank has with these parts of the model, as one of so many that share its heads.
+  KvShape(const ModelConfig& config, const LayerRanges& parts, int tp_ranks, DType type);
   KvShape(int64_t num_layers, int64_t kv_width, DType type)
       : layers(num_layers), width(kv_width), storage(type) {}
   int64_t page_bytes(int64_t page_tokens) const {
@@ -38,13 +42,17 @@ class KvCache {
 
   int64_t page_tokens() const { return page_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
-  int64_t held_bytes() const { return memory_.held_bytes(); }
+  int64_t held_bytes() const { return memory_.held_bytes() + (states_ ? states_->held_bytes() : 0); }
   /// Between generations: a GPU has no memory for the pages, which are free, until `resume`.
   void suspend() {
     forget();
     memory_.suspend(lane_);
+    if (states_) states_->suspend();
   }
-  void resume() { memory_.resume(); }
+  void resume() {
+    memory_.resume();
+    if (states_) states_->resume();
+  }
   /// Those that nobody holds, whatever is known of them.
   int64_t num_free() const { return static_cast<int64_t>(free_.size()) + (index_ ? index_->num_idle() : 0); }
   int64_t pages_for(int64_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }
@@ -55,8 +63,18 @@ class KvCache {
     return references_[static_cast<size_t>(page)] > 1 || (index_ && index_->knows(page));
   }
 
-  /// From now on pages are found by the ids in them, until `forget`.
-  void find_pages_by_ids() { index_.emplace(page_tokens_, num_pages()); }
+  /// From now on so many sequences have states beside their pages, where the model has gated delta nets.
+  void keep_states(const Model& model, int64_t sequences) {
+    if (!model.config().delta.layers.empty()) states_.emplace(StateShape(model), sequences, poison_, lane_);
+  }
+  /// Null where models have none.
+  StateCache* states() { return states_ ? &*states_ : nullptr; }
+  const StateCache* states() const { return states_ ? &*states_ : nullptr; }
+
+  /// From now on pages are found by the ids in them, until `forget`; not where a state is needed beside them.
+  void find_pages_by_ids() {
+    if (!states_) index_.emplace(page_tokens_, num_pages());
+  }
   bool finds_pages() const { return index_.has_value(); }
   /// The longest beginning of `tokens` that is in the cache, with a reference to each of its pages.
   PageIndex::Found find(std::span<const int32_t> tokens);
@@ -90,6 +108,7 @@ class KvCache {
   std::vector<int32_t> references_;
   std::vector<int32_t> free_;  // a stack
   std::optional<PageIndex> index_;
+  std::optional<StateCache> states_;
 };
 
 }  // namespace temper

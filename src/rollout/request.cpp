@@ -34,11 +34,6 @@ void check_request(const Request& r, int64_t capacity, const ModelConfig& model)
             int64_t{r.first_sample} + r.num_samples <= SampleKey::kMaxSample,
         "no random numbers for {} samples from {} of the prompt at {}", r.num_samples, r.first_sample,
         r.data_position);
-  if (!model.delta.layers.empty())
-    fail(Exit::data, {.what = "this model does not generate yet",
-                      .where = fmt::format("model_type {}", model.family),
-                      .why = "the states of its gated delta nets are kept in no cache",
-                      .fix = "score or train it, or generate with a model of another family"});
   const auto length = static_cast<int64_t>(r.prompt.size());
   int64_t longest = length;
   for (const Response& begun : r.begun)

@@ -15,6 +15,11 @@ size_t weight(const Sequence& s) { return s.is_prompt() ? s.samples.size() : 1; 
 
 }  // namespace
 
+Scheduler::Scheduler(KvCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {
+  if (const StateCache* const states = cache.states())
+    options_.max_running_sequences = std::min(options_.max_running_sequences, states->sequences());
+}
+
 Scheduler::~Scheduler() {
   for (auto& s : active_) drop_pages(*s);
 }
@@ -41,6 +46,7 @@ void Scheduler::drop_pages(Sequence& s) {
   // The end of a beginning is let go before what it stands on.
   for (auto page = s.pages.rbegin(); page != s.pages.rend(); ++page) cache_.release(*page);
   s.pages.clear();
+  if (StateCache* const states = cache_.states()) states->drop(s.state);
   s.noted = {};
   s.cached = 0;
 }
@@ -80,10 +86,22 @@ bool Scheduler::preempt_youngest(const Sequence& except) {
   return false;
 }
 
+/// Too few pages or tails are free for `rows` more rows of `s`.
+bool Scheduler::lacks_room(const Sequence& s, int64_t rows) const {
+  const StateCache* const states = cache_.states();
+  return pages_wanted(s, rows) > cache_.num_free() ||
+         (states && s.state.empty() && states->free_tails() == 0);
+}
+
 /// Makes room for `rows` more rows of `s`, taking pages from younger sequences if it must.
 bool Scheduler::reserve(Sequence& s, int64_t rows) {
-  while (pages_wanted(s, rows) > cache_.num_free())
+  StateCache* const states = cache_.states();
+  while (lacks_room(s, rows))
     if (!preempt_youngest(s)) return false;
+  if (states) {
+    if (!states->can_advance(s.state, s.cached, rows)) return false;
+    states->advance(s.state, s.cached, rows);
+  }
   const bool into_last_page = s.cached % cache_.page_tokens() != 0;
   if (into_last_page && cache_.shared(s.pages.back())) s.pages.back() = cache_.copy(s.pages.back());
   while (static_cast<int64_t>(s.pages.size()) < cache_.pages_for(s.cached + rows))
@@ -111,6 +129,9 @@ bool Scheduler::admit() {
 }
 
 std::vector<ScheduledRows> Scheduler::next() {
+  if (StateCache* const states = cache_.states())
+    for (auto& s : active_)
+      if (s->steps == 0) states->settle(s->state);
   std::vector<ScheduledRows> step;
   const int64_t turns = options_.steps_at_once;
   int64_t prefill_rows = options_.prefill_chunk_tokens,
@@ -146,6 +167,21 @@ void Scheduler::commit(std::span<const ScheduledRows> step) {
   }
 }
 
+/// A sample has the rows of its prompt, whose state the first sample takes; the others, if there is none for
+/// them, have no rows.
+bool Scheduler::share(Sequence& from, Sequence& sample) {
+  sample.seen = from.cached;
+  if (StateCache* const states = cache_.states()) {
+    if (!from.is_prompt() && states->free_tails() == 0) return false;
+    from.is_prompt() ? std::swap(from.state, sample.state) : states->fork(from.state, sample.state);
+  }
+  sample.pages = from.pages;
+  sample.noted = from.noted;
+  sample.cached = from.cached;
+  for (const int32_t page : sample.pages) cache_.retain(page);
+  return true;
+}
+
 std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
   const auto at =
       std::find_if(active_.begin(), active_.end(), [&](const auto& s) { return s.get() == &prompt; });
@@ -153,6 +189,7 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
         "fork of a sequence that is no ready prompt");
   cache_.note(prompt.tokens, prompt.pages, prompt.cached, /*ended=*/true, prompt.noted);
   std::vector<Sequence*> samples;
+  int64_t sharing = 0;
   for (const int32_t i : prompt.samples) {
     auto s = std::make_unique<Sequence>();
     s->request = prompt.request;
@@ -167,15 +204,11 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->after_stop = prompt.after_stop;
     s->prompt_rows = prompt.prompt_rows;
     s->response.routes = prompt.response.routes;
-    s->pages = prompt.pages;
-    s->noted = prompt.noted;
-    s->cached = s->seen = prompt.cached;
-    for (int32_t page : s->pages) cache_.retain(page);
+    sharing += share(samples.empty() ? prompt : *samples.front(), *s) ? 1 : 0;
     samples.push_back(s.get());
     active_.insert(at, std::move(s));
   }
-  if (!prompt.after_stop)
-    count(*prompt.prompt_rows, {.rows_shared = (num_samples(prompt) - 1) * prompt.cached});
+  if (!prompt.after_stop) count(*prompt.prompt_rows, {.rows_shared = (sharing - 1) * prompt.cached});
   drop_pages(prompt);
   active_.erase(at);
   return samples;

@@ -1,8 +1,9 @@
 #pragma once
 // Which rows run next. Every step takes one row of each decoding sequence (oldest first, at most
 // max_running_sequences) and fills up with prefill chunks (at most prefill_chunk_tokens rows). A prompt is
-// admitted when all its samples may run beside those that do (or alone). When pages run out the youngest
-// sequence gives its pages back and is prefilled again later. Where the cache finds pages by their ids, a
+// admitted when all its samples may run beside those that do (or alone). When pages, or states of gated delta
+// nets, run out the youngest sequence gives its own back and is prefilled again later; of samples that are
+// forked when too few states are free, those that get none are. Where the cache finds pages by their ids, a
 // sequence begins behind the rows that it finds, and a prompt waits for one that is being prefilled and
 // begins as it does. Nothing here changes a bit of a result. Where several steps are under way at once, the
 // sequences of one that is not at its end are left out of the others.
@@ -35,7 +36,7 @@ struct ScheduledRows {
 
 class Scheduler {
  public:
-  Scheduler(KvCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {}
+  Scheduler(KvCache& cache, const SchedulerOptions& options);
   /// Gives back the pages of sequences that an exception left unfinished.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -49,7 +50,7 @@ class Scheduler {
   std::vector<ScheduledRows> next();
   /// The rows of `next` are in the cache now; counts them.
   void commit(std::span<const ScheduledRows> step);
-  /// Replaces a prefilled prompt by its samples, which share its pages.
+  /// Replaces a prefilled prompt by its samples, which share its pages and go on from its state.
   std::vector<Sequence*> fork(Sequence& prompt);
   /// Takes a finished sequence out and frees its pages.
   std::unique_ptr<Sequence> remove(Sequence& sequence);
@@ -69,6 +70,8 @@ class Scheduler {
   bool reserve(Sequence& s, int64_t rows);
   bool preempt_youngest(const Sequence& except);
   int64_t pages_wanted(const Sequence& s, int64_t rows) const;
+  bool lacks_room(const Sequence& s, int64_t rows) const;
+  bool share(Sequence& from, Sequence& sample);
   void drop_pages(Sequence& s);
   void find_pages(Sequence& s);
   bool waits_for_pages(const Sequence& prompt) const;

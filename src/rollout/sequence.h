@@ -15,6 +15,7 @@
 #include "src/rollout/logit_edits.h"
 #include "src/rollout/page_index.h"
 #include "src/rollout/request.h"
+#include "src/rollout/state_cache.h"
 #include "src/rollout/token_counts.h"
 
 namespace temper {
@@ -50,6 +51,7 @@ struct Sequence {
   std::optional<std::vector<PromptScore>> scores = {};  // of a prompt that is to be scored, by position
   TokenCounts counts;                                   // of those tokens, where penalties need them
   std::vector<int32_t> pages;
+  HeldState state = {};     // of gated delta nets, where the model has some
   Noted noted = {};         // of the pages
   int64_t cached = 0;       // tokens whose keys are in the pages
   int64_t seen = 0;         // most tokens ever cached: rows below it are recomputed ones

@@ -18,7 +18,7 @@ class StepBatch {
 
   int64_t num_rows() const { return std::ssize(tokens_); }
   /// Final hidden states [T, D], or the stream [T, D] after a part without the last layers, from `x` before
-  /// the part; the keys and values of the rows in its layers are in the cache then. `routers`: of the rows.
+  /// the part; what its layers keep of the rows is in the cache then. `routers`: of the rows.
   Tensor forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x = {},
                  const RouterNotes* routers = nullptr) const;
   /// Last rows of sequences that have none missing after this step.
@@ -26,6 +26,7 @@ class StepBatch {
 
  private:
   std::vector<int32_t> tokens_, positions_, cu_seqlens_{0}, page_table_, lengths_;
+  std::vector<int32_t> tails_, read_slots_, written_slots_;  // of sequences with a state
   std::vector<DrawTarget> last_rows_;
 };
 

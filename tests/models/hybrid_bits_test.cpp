@@ -9,6 +9,7 @@
 
 #include "src/models/layer_pass.h"
 #include "src/ops/backend.h"
+#include "tests/rollout/hybrid_engine.h"
 #include "tests/support/check_op.h"
 #include "tests/support/tiny_model.h"
 
@@ -16,16 +17,6 @@ namespace temper {
 namespace {
 
 constexpr int64_t kLongest = 700, kPageTokens = 16, kSequences = 4;
-
-ModelConfig hybrid_config() {
-  ModelConfig c = tiny_config();
-  c.family = "qwen3_5_text";
-  c.num_layers = 4;
-  c.is_hybrid = true;
-  c.rotated_dim = 4;
-  c.delta = {.layers = {0, 1, 3}, .key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 8, .taps = 4};
-  return c;
-}
 
 using Rows = std::vector<std::string>;
 
@@ -75,13 +66,14 @@ class Cache {
   struct Running {
     int32_t number = 0, slot = kSlots - 1;
     int64_t done = 0;
+    int64_t reset_at = 0;  // the states begin anew at this row
   };
 
   /// The next `counts` rows of the sequences.
   Rows step(Ctx& c, const Model& model, std::vector<Running>& running,
             const std::vector<std::vector<int32_t>>& tokens, const std::vector<int64_t>& counts) {
     const ArenaScope scope(c.scratch);
-    std::vector<int32_t> ids, positions, ends{0}, lengths, table, tails, from, to;
+    std::vector<int32_t> ids, positions, ends{0}, lengths, table, tails, from, to, rows_of_states;
     for (size_t n = 0; n < running.size(); ++n) {
       Running& r = running[n];
       const int64_t end = r.done + counts[n];
@@ -91,10 +83,12 @@ class Cache {
       }
       ends.push_back(static_cast<int32_t>(ids.size()));
       lengths.push_back(static_cast<int32_t>(end));
+      rows_of_states.push_back(static_cast<int32_t>(end - r.reset_at));
       for (int64_t p = 0; p < kPagesOfOne; ++p) table.push_back(page(r.number, p));
       tails.push_back(r.number);
       from.push_back(r.slot);
-      if (end / kDeltaChunk > r.done / kDeltaChunk) r.slot = next_slot_++ % (kSlots - 1);
+      if ((end - r.reset_at) / kDeltaChunk > (r.done - r.reset_at) / kDeltaChunk)
+        r.slot = next_slot_++ % (kSlots - 1);
       to.push_back(r.slot);
       r.done = end;
     }
@@ -105,7 +99,7 @@ class Cache {
                      kPageTokens};
     DeltaPages states = states_;
     states.tails = view(tails), states.from = view(from), states.to = view(to),
-    states.lengths = view(lengths);
+    states.lengths = view(rows_of_states);
     return rows_of(c, forward_pass(c, model,
                                    {.tokens = view(ids),
                                     .positions = view(positions),
@@ -224,6 +218,28 @@ TEST(HybridBits, RowsAreThoseOfPackedSequences) {
       expect_same_rows(dtype, 1000 + 10 * seed, seed % 4 == 3 ? 300 : 150);
   expect_same_rows(DType::f64, 2000, 150);
   expect_same_rows(DType::bf16, 2001, kLongest);
+}
+
+/// States that begin anew where they should not are seen in the row where they do, and in those that follow.
+TEST(HybridBits, AResetAtAWrongRowIsFound) {
+  Backend backend(Device::cpu, 1);
+  Ctx& c = backend.ctx();
+  const auto model = tiny_model_of(hybrid_config(), DType::bf16, kLongest + 1);
+  const std::vector<std::vector<int32_t>> tokens{random_ids(140, kTinyVocab, 3)};
+  const Rows want = packed(c, *model, tokens);
+  for (const int64_t at : {1, 2, 15, 16, 63, 64, 65, 127, 128, 139}) {
+    Cache cache(*model, DType::bf16);
+    std::vector<Cache::Running> running(1);
+    const Rows before = cache.step(c, *model, running, tokens, {at});
+    running[0].reset_at = at;
+    const Rows after = cache.step(c, *model, running, tokens, {140 - at});
+    int64_t differ = 0;
+    for (int64_t i = 0; i < at; ++i)
+      EXPECT_EQ(before[static_cast<size_t>(i)] == want[static_cast<size_t>(i)], true);
+    for (int64_t i = at; i < 140; ++i)
+      differ += after[static_cast<size_t>(i - at)] != want[static_cast<size_t>(i)];
+    EXPECT_EQ(differ, 140 - at) << "reset at row " << at;
+  }
 }
 
 }  // namespace

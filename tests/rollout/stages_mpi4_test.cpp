@@ -5,6 +5,7 @@
 #include "src/models/stages.h"
 #include "src/nn/init.h"
 #include "tests/rollout/engine_run.h"
+#include "tests/rollout/hybrid_engine.h"
 #include "tests/support/grid_shape.h"
 #include "tests/support/ranks.h"
 
@@ -128,6 +129,26 @@ TEST_F(StagesOfAnEngine, EditLogitsAlike) {
   how.min_new_tokens = 4;
   for (int32_t id = 0; id < kTinyVocab; id += 7) how.stop_token_ids.push_back(id);
   compare(deep_config(false), DType::f32, engine_options(), how);
+}
+
+/// Too few states for all, and chunks that get full while several steps are under way.
+TEST_F(StagesOfAnEngine, KeepStatesOfTheirLayers) {
+  const ModelConfig config = hybrid_config(9);
+  EngineOptions tight = engine_options(14);
+  tight.scheduler = {.max_running_sequences = 7, .prefill_chunk_tokens = 21};
+  tight.num_states = 5;
+  const Output want =
+      generate(*make(config, DType::bf16, nullptr), nullptr, engine_options(100), generate_options(50));
+  for (const auto& [pp, vpp] : {std::pair{2, 1}, {2, 4}, {4, 2}})
+    for (const EngineOptions& options : {engine_options(100), tight}) {
+      SCOPED_TRACE(fmt::format("pp {} vpp {}, {} pages", pp, vpp, options.num_pages));
+      const std::unique_ptr<Mesh> mesh = mesh_of(1, pp);
+      const std::unique_ptr<Model> model = make(config, DType::bf16, mesh.get(), vpp);
+      const Output got = generate(*model, mesh.get(), options, generate_options(50));
+      expect_equal(got, want);
+      EXPECT_EQ(got.counters.preemptions > 0, options.num_pages < 100);
+      EXPECT_EQ(got.counters.rows_generated, want.counters.rows_generated);
+    }
 }
 
 /// A cache holds the layers of its stage alone; an engine has one for as many pages as the whole model's.

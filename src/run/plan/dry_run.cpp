@@ -318,7 +318,8 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
       Ctx& c = backend.ctx();
       SilentPipeline pipeline(of);
       return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
-        const KvCache cache(KvShape(layers), 1, plan.kv_page_tokens, false, c.lane);  // all use this page
+        KvCache cache(KvShape(layers), 1, plan.kv_page_tokens, false, c.lane);  // all use this page
+        cache.keep_states(layers, 1);
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
         const StepBatch batch(rows);

@@ -8,7 +8,7 @@
 
 #include "src/comm/collectives.h"
 #include "src/core/device.h"
-#include "src/run/plan/plan.h"
+#include "src/run/plan/memory/cache_bytes.h"
 
 namespace temper {
 
@@ -20,6 +20,7 @@ struct TrainedMemory {
   int64_t gradients = 0;
   int64_t adapters = 0;   // of the weights, those of adapters
   int64_t optimizer = 0;  // of the first of the stage's ranks, which has most
+  CacheBytes cache = {};  // were it to generate
 };
 /// What ranks of a role have of its model, by stage.
 struct ModelMemory {

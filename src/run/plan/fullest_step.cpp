@@ -14,6 +14,7 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
     Sequence& s = list.emplace_back();
     s.tokens.assign(static_cast<size_t>(tokens), 0);
     s.cached = tokens - rows;
+    s.state = {.tail = 0, .from = 0, .slot = 0};
     s.pages.assign(static_cast<size_t>((tokens - 1) / plan.kv_page_tokens + 1), 0);
   };
   std::vector<Sequence> list;

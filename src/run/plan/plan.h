@@ -141,8 +141,8 @@ struct RunPlan {
   }
   // The cache of a rank that generates, with the most layers of a stage; 0 pages: none does.
   int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
-  int64_t validation_page_bytes = 0;  // on trainer ranks
-  int64_t running_sequences = 0;      // most of them at once, per rank
+  int64_t state_bytes = 0;        // of a sequence in gated delta nets (rollout/state_cache.h), likewise
+  int64_t running_sequences = 0;  // most of them at once, per rank: so many states
   std::vector<int> profiled_steps;
   bool validates = false;       // has data, rewards and lengths to validate with
   bool validates_loss = false;  // on held-out responses (SFT)

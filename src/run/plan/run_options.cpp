@@ -45,6 +45,7 @@ EngineOptions engine_options(const Config& config, const RunPlan& plan) {
           .page_tokens = plan.kv_page_tokens,
           .num_pages = plan.kv_pages,
           .find_pages = !config.rollout.harness.empty(),
+          .num_states = plan.running_sequences,
           .routes = plan.routes};
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/rollout/request.h"
+#include "src/run/plan/memory/memory.h"
 #include "src/run/plan/plan.h"
 #include "tests/config/config_text.h"
 #include "tests/run/small_model.h"
@@ -43,20 +44,60 @@ TEST(HybridRules, WhatDoesNotWorkYetIsRefused) {
   expect_error_of(plan_of({"run.device=cuda"}), "run.device", "run on the CPU only");
   expect_error_of(plan_of({"roles.trainer.tp=2"}, 2), "roles.trainer.tp", "not shared by ranks yet");
   expect_error_of(plan_of({"roles.trainer.cp=2"}, 2), "roles.trainer.cp", "not shared by ranks yet");
-  expect_error_of(plan_of({}, 1, kMinimalConfig), "model.path", "on given responses only");
 }
 
-TEST(HybridRules, PromptsAreRefused) {
-  expect_error(Exit::data, {"does not generate yet", "qwen3_5_text"}, "states", [] {
-    check_request({.prompt = {1, 2}}, 100, small_hybrid());
-  });
-  ModelConfig attention = small_hybrid();
-  attention.delta = {};
-  attention.media_token_ids = {7, 9};
+TEST(HybridRules, PromptsWithImagesAreRefused) {
+  ModelConfig model = small_hybrid();
+  model.media_token_ids = {7, 9};
   expect_error(Exit::data, {"an image or a video", "token 9"}, "image", [&] {
-    check_request({.prompt = {1, 9}}, 100, attention);
+    check_request({.prompt = {1, 9}}, 100, model);
   });
-  check_request({.prompt = {1, 8}}, 100, attention);
+  check_request({.prompt = {1, 8}}, 100, model);
+}
+
+/// One layer of the two has a state, the other one pages.
+TEST(HybridRules, StatesAreCountedBesidePages) {
+  const PlanResult result = plan_of({}, 1, kMinimalConfig);
+  ASSERT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
+  const RunPlan& plan = result.plan;
+  const int64_t window = 3 * (2 * 32 + 64), tail = 64 * (32 + 64 + 4), state = 4 * 16 * 16;
+  EXPECT_EQ(plan.state_bytes, 4 * (window + tail + state));
+  EXPECT_EQ(plan.running_sequences, 32);
+  EXPECT_EQ(plan.kv_page_bytes, 2 * 4 * 32 * plan.kv_page_tokens);
+  for (const MemoryRow& row : plan.memory) {
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), 32 * plan.state_bytes) << row.phase;
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_cache"), plan.kv_pages * plan.kv_page_bytes);
+  }
+}
+
+TEST(HybridRules, EachStageHasTheStatesOfItsLayers) {
+  const PlanResult result = plan_of({"roles.trainer.pp=2"}, 2, kMinimalConfig);
+  ASSERT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
+  int64_t with_states = 0, with_pages = 0;
+  for (const MemoryRow& row : result.plan.memory) {
+    if (row.phase != "generate") continue;
+    with_states += MemoryRow::bytes_of(row.all_parts(), "kv_states") > 0;
+    with_pages += MemoryRow::bytes_of(row.all_parts(), "kv_cache") > 0;
+  }
+  EXPECT_EQ(with_states, 1);
+  EXPECT_EQ(with_pages, 1);
+}
+
+TEST(HybridRules, SequencesThatDoNotFitAreSaidWithTheNumberThatDoes) {
+  const std::vector<std::string> many{"rollout.prompts_per_step=64", "rollout.max_running_sequences=256",
+                                      "train.updates_per_step=4", "rollout.kv_memory=1000000"};
+  const RunPlan plan = plan_of(many, 1, kMinimalConfig).plan;
+  ASSERT_EQ(plan.running_sequences, 256);
+  const int64_t limit = peak_bytes(plan) - 100 * plan.state_bytes;
+  const ConfigReading reading = read_text(kMinimalConfig, many);
+  const PlanResult result = try_plan(reading.loaded.config, 1, small_hybrid(), {{limit}, {}});
+  ASSERT_FALSE(result.errors.empty());
+  const std::string &message = result.errors[0].message, key = "rollout.max_running_sequences = ";
+  const size_t at = message.find(key);
+  ASSERT_NE(at, std::string::npos) << message;
+  const int64_t fits = std::stoll(message.substr(at + key.size()));
+  EXPECT_LE(fits, 156);
+  EXPECT_GE(fits, 100);
 }
 
 }  // namespace

@@ -166,8 +166,10 @@ TEST(Recipes, ModelsAreAsPublished) {
     EXPECT_EQ(read_file(fmt::format("conf/models/{}.json", name), 1 << 20),
               read_file(fmt::format("conf/{}/config.json", folder), 1 << 20))
         << name;
-  EXPECT_EQ(read_file("conf/models/demo-moe.json", 1 << 20),
-            read_file("conf/models/demo-moe-sft.json", 1 << 20));
+  for (const char* kind : {"moe", "hybrid"})
+    EXPECT_EQ(read_file(fmt::format("conf/models/demo-{}.json", kind), 1 << 20),
+              read_file(fmt::format("conf/models/demo-{}-sft.json", kind), 1 << 20))
+        << kind;
 }
 
 /// What `check` is asked of a recipe on any machine.

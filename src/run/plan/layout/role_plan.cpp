@@ -36,12 +36,6 @@ std::vector<LayerRanges> RolePlan::whole_stages() const {
   return whole;
 }
 
-int64_t RolePlan::most_layers() const {
-  int64_t most = 0;
-  for (const LayerRanges& layers : stages) most = std::max(most, num_layers(layers));
-  return most;
-}
-
 bool RolePlan::has(int rank) const { return std::binary_search(ranks.begin(), ranks.end(), rank); }
 
 int RolePlan::number_of(int rank) const {

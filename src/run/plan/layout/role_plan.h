@@ -47,8 +47,6 @@ struct RolePlan {
   /// The same stages with as many layers in one part each.
   std::vector<LayerRanges> whole_stages() const;
   const LayerRanges& layers_of(int rank) const { return stages[static_cast<size_t>(stage_of(rank))]; }
-  /// The most layers that a stage has.
-  int64_t most_layers() const;
 
   bool has(int rank) const;
   /// The place of a rank among those of the role, which it is one of.

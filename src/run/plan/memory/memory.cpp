@@ -102,12 +102,6 @@ std::vector<PhaseMemory> work_memory(const RunPlan& plan, const RolePlan& role, 
   return of_stages(role, model, [&](const RoleStage& of) { return measure(plan, model, config, of, {}); });
 }
 
-/// The pages of this rank's layers, where a role generates on it.
-int64_t cache_bytes(const RunPlan& plan, const RolePlan& role, int rank) {
-  const int64_t most = role.traits->generates() ? plan.kv_page_bytes : plan.validation_page_bytes;
-  return saturating_multiply(plan.kv_pages, most / role.most_layers() * num_layers(role.layers_of(rank)));
-}
-
 /// What a rank that has the role has of its model.
 const TrainedMemory& held_by(const RunPlan& plan, const HeldModels& held, const RolePlan& role, int rank) {
   return held[static_cast<size_t>(&role - plan.roles.data())]
@@ -249,8 +243,9 @@ MemoryParts lent_parts(const RunPlan& plan, const HeldModels& held, int rank, st
   const bool has_cache = plan.generates_on(rank) || (plan.trains(rank) && plan.validates);
   const RolePlan& first = plan.generates_on(rank) ? *plan.generator() : plan.trainer();
   if (has_cache && (all || (generates && !(two && validates))))
-    add(parts, "kv_cache", cache_bytes(plan, first, rank));
-  if (two && (all || validates)) add(parts, "validation_cache", cache_bytes(plan, plan.trainer(), rank));
+    add_cache(parts, plan, held_by(plan, held, first, rank).cache, "kv");
+  if (two && (all || validates))
+    add_cache(parts, plan, held_by(plan, held, plan.trainer(), rank).cache, "validation");
   return parts;
 }
 
@@ -326,6 +321,8 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
   std::vector<std::vector<PhaseMemory>> works;
   for (const RolePlan& role : plan.roles) {
     held.push_back(model_memory(plan, role, models.held_for(role), config));
+    const auto caches = cache_bytes(models.held_for(role), role, plan.dtype, plan.kv_page_tokens);
+    for (size_t stage = 0; stage < caches.size(); ++stage) held.back().stages[stage].cache = caches[stage];
     works.push_back(work_memory(plan, role, models.held_for(role), config));
   }
   const RolePlan& trainer = plan.trainer();

@@ -17,7 +17,8 @@ const char* memory_advice(MemoryUse use) {
       return "set train.recompute.granularity = \"selective\" or \"full\", or lower "
              "train.max_tokens_per_microbatch";
     case MemoryUse::cache:
-      return "lower rollout.kv_memory";
+      return "lower rollout.kv_memory or, where a model has gated delta nets, "
+             "rollout.max_running_sequences";
     case MemoryUse::scratch:
       return "lower train.max_tokens_per_microbatch, rollout.prefill_chunk_tokens or "
              "rollout.max_running_sequences";

@@ -52,6 +52,9 @@ class Search {
       largest(found, "rollout.max_prompt_tokens", 1, plan.max_prompt_tokens, 1,
               [](Config& c, int64_t value) { c.rollout.max_prompt_tokens = value; });
     fewer_samples(found);
+    if (plan.state_bytes > 0)
+      largest(found, "rollout.max_running_sequences", 1, plan.running_sequences, 1,
+              [](Config& c, int64_t value) { c.rollout.max_running_sequences = value; });
     if (plan.dtype != DType::bf16) word(found, "run.dtype", "bf16", [](Config& c) { c.run.dtype = "bf16"; });
     const std::string& recompute = config_.train.recompute.granularity;
     for (const char* more : {"selective", "full"})

@@ -3,9 +3,9 @@
 #include "src/config/sets/validation_sets.h"
 #include "src/core/check.h"
 #include "src/core/text/short_number.h"
-#include "src/nn/attention.h"
 #include "src/nn/rope_table.h"
 #include "src/run/plan/draft.h"
+#include "src/run/plan/memory/cache_bytes.h"
 #include "src/run/plan/memory/memory.h"
 
 namespace temper {
@@ -137,21 +137,13 @@ void plan_cache(PlanDraft& d) {
   }
   const int64_t longest = longest_cached(plan);
   if (longest == 0) return;
-  if (!d.facts.delta.layers.empty())
-    return d.error(
-        "model.path",
-        fmt::format("the family {} is trained on given responses only: rollouts, and validation that "
-                    "generates, have no states of gated delta nets yet",
-                    d.facts.family),
-        {});
   plan.kv_page_tokens = r.kv_page_tokens;
-  const auto page_bytes = [&](const RolePlan& role) {
-    const int64_t width = attention_shape(d.facts, role.tp()).kv_width();
-    return saturating_multiply(2 * r.kv_page_tokens * dtype_size(plan.dtype),
-                               saturating_multiply(role.most_layers(), width));
-  };
-  plan.kv_page_bytes = page_bytes(plan.generates ? *plan.generator() : plan.trainer());
-  plan.validation_page_bytes = page_bytes(plan.trainer());
+  const RolePlan& role = plan.generates ? *plan.generator() : plan.trainer();
+  plan.kv_page_bytes = 1;  // no layer may have pages
+  for (const CacheBytes& stage : cache_bytes(d.facts, role, plan.dtype, r.kv_page_tokens)) {
+    plan.kv_page_bytes = std::max(plan.kv_page_bytes, stage.page);
+    plan.state_bytes = std::max(plan.state_bytes, stage.state);
+  }
   const int64_t needed = ceil_divide(longest, r.kv_page_tokens);
   plan.running_sequences = running_sequences(d);
   if (!r.kv_memory_bytes && plan.device == Device::cuda) {

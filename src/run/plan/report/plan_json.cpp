@@ -110,6 +110,8 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
                      {"max_tokens_per_microbatch", plan.max_tokens_per_microbatch},
                      {"kv_page_tokens", plan.kv_page_tokens},
                      {"kv_pages", plan.kv_pages}};
+  if (plan.state_bytes > 0)
+    json["states"] = {{"sequences", plan.running_sequences}, {"bytes_of_one", plan.state_bytes}};
   const Work work = most_work(plan);
   json["work"] = {{"tokens", work.tokens}};
   for (size_t i = 0; i < plan.rows.size(); ++i)

@@ -70,6 +70,11 @@ std::string lengths_text(const RunPlan& plan) {
     text += line("kv_pages", plan.kv_pages,
                  fmt::format("per rank, {} tokens each, {} together", plan.kv_page_tokens,
                              gib_text(saturating_multiply(plan.kv_pages, plan.kv_page_bytes))));
+  if (plan.state_bytes > 0)
+    text += line("states", plan.running_sequences,
+                 fmt::format("of sequences at once in gated delta nets, per rank, {} bytes each, {} together",
+                             plan.state_bytes,
+                             gib_text(saturating_multiply(plan.running_sequences, plan.state_bytes))));
   return text;
 }
 

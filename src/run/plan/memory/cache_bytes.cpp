@@ -1,0 +1,26 @@
+#include "src/run/plan/memory/cache_bytes.h"
+
+#include "src/rollout/kv_cache.h"
+#include "src/run/plan/memory/memory.h"
+
+namespace temper {
+
+std::vector<CacheBytes> cache_bytes(const ModelConfig& model, const RolePlan& role, DType dtype,
+                                    int64_t page_tokens) {
+  std::vector<CacheBytes> stages;
+  for (const LayerRanges& parts : role.stages) {
+    const int64_t of_token = KvShape(model, parts, role.tp(), dtype).page_bytes(1);
+    stages.push_back({.page = saturating_multiply(of_token, page_tokens),
+                      .state = StateShape(model, parts, dtype).sequence_bytes()});
+  }
+  return stages;
+}
+
+void add_cache(MemoryParts& parts, const RunPlan& plan, const CacheBytes& stage, const std::string& name) {
+  const int64_t pages = saturating_multiply(plan.kv_pages, stage.page),
+                states = saturating_multiply(plan.running_sequences, stage.state);
+  if (pages > 0) parts.emplace_back(name + "_cache", pages);
+  if (states > 0) parts.emplace_back(name + "_states", states);
+}
+
+}  // namespace temper

@@ -31,7 +31,7 @@ Freeze frozen_parameters(const ModelConfig& config, const std::vector<std::strin
   const std::vector<ParamSpec> specs = parameter_specs(config);
   std::vector<std::string> tensors;
   for (const ParamSpec& spec : specs)
-    for (const HfPart& part : spec.parts) tensors.push_back(part.name);
+    for (const HfPart& tensor : tensors_of(spec)) tensors.push_back(tensor.name);
   const auto named = [&](const std::string& tensor) {
     return std::any_of(names.begin(), names.end(),
                        [&](const std::string& name) { return matches_pattern(name, tensor); });
@@ -42,11 +42,13 @@ Freeze frozen_parameters(const ModelConfig& config, const std::vector<std::strin
       freeze.defects.push_back(unknown_text(config, name, tensors));
   for (const ParamSpec& spec : specs) {
     std::vector<std::string> inside, outside;
-    for (const HfPart& part : spec.parts) (named(part.name) ? inside : outside).push_back(part.name);
+    for (const HfPart& tensor : tensors_of(spec))
+      (named(tensor.name) ? inside : outside).push_back(tensor.name);
     if (outside.empty()) freeze.parameters.insert(spec.name);
     if (!inside.empty() && !outside.empty())
       freeze.defects.push_back(fmt::format("{} is stored as one with {} ({}): name all {} of them, or none",
-                                           joined(inside), joined(outside), spec.name, spec.parts.size()));
+                                           joined(inside), joined(outside), spec.name,
+                                           inside.size() + outside.size()));
   }
   if (freeze.parameters.size() == specs.size())
     freeze.defects.push_back(

@@ -54,17 +54,23 @@ void add_attention(std::vector<ParamSpec>& specs, const ModelConfig& c, const st
 void add_delta_net(std::vector<ParamSpec>& specs, const ModelConfig& c, const std::string& ours,
                    const std::string& hf) {
   const DeltaConfig& d = c.delta;
-  const int64_t values = d.value_heads * d.value_dim, qkv = 2 * d.key_heads * d.key_dim + values;
+  const int64_t keys = d.key_heads * d.key_dim, values = d.value_heads * d.value_dim, qkv = 2 * keys + values;
+  // q, k and v of one tensor.
+  const auto qkv_parts = [&](const std::string& name) {
+    return std::vector<HfPart>{
+        {name, keys, d.key_heads}, {name, keys, d.key_heads}, {name, values, d.value_heads}};
+  };
   const std::string net = hf + "linear_attn.";
+  std::vector<HfPart> inputs = qkv_parts(net + "in_proj_qkv.weight");
+  inputs.push_back({net + "in_proj_z.weight", values, d.value_heads});
+  for (const char* gate : {"in_proj_b.weight", "in_proj_a.weight"})
+    inputs.push_back({net + gate, d.value_heads, d.value_heads});
   specs.push_back({.name = ours + "delta.w_in",
-                   .parts = {{net + "in_proj_qkv.weight", qkv},
-                             {net + "in_proj_z.weight", values, d.value_heads},
-                             {net + "in_proj_b.weight", d.value_heads, d.value_heads},
-                             {net + "in_proj_a.weight", d.value_heads, d.value_heads}},
+                   .parts = std::move(inputs),
                    .shape = {qkv + values + 2 * d.value_heads, c.hidden_size},
                    .shard = Shard::rows});
   specs.push_back({.name = ours + "delta.conv",
-                   .parts = {{net + "conv1d.weight", qkv}},
+                   .parts = qkv_parts(net + "conv1d.weight"),
                    .shape = {qkv, d.taps},
                    .shard = Shard::rows,
                    .row_shape = {1, d.taps}});

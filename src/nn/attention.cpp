@@ -1,6 +1,5 @@
 #include "src/nn/attention.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "src/ops/attention.h"
@@ -10,7 +9,7 @@
 namespace temper {
 
 AttentionShape attention_shape(const ModelConfig& config, int ranks) {
-  return {config.num_heads / ranks, std::max<int64_t>(1, config.num_kv_heads / ranks), config.head_dim};
+  return own_heads({config.num_heads, config.num_kv_heads, config.head_dim}, ranks);
 }
 
 Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters& p, const RopeTensors& rope,
@@ -53,11 +52,11 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
     const AttentionShape own = exchange_.own(b);
-    qkv = exchange_.to_heads(c, of_qkv, b, qkv, "heads of all tokens");
+    qkv = exchange_.qkv.to_heads(c, of_qkv, b, qkv, "heads of all tokens");
     of_heads = memory.make({qkv.dim(0), own.q_width()}, x.dtype);
     lse = memory.make({own.q_heads, qkv.dim(0)}, accumulate);
     attention_varlen_forward(c, of_heads, lse, qkv, b.cu_seqlens, own, scale_);
-    out = exchange_.to_tokens(c, memory, b, of_heads, "attention of own tokens");
+    out = exchange_.out.to_tokens(c, memory, b, of_heads, "attention of own tokens");
   }
   if (saved) *saved = {x, projected, head_rstd, qkv, out, lse, of_heads};
   if (saved && !keep.rest) saved->x = {}, saved->qkv = q_norm_ ? Tensor{} : qkv;
@@ -65,18 +64,19 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
 }
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
-  const Tensor dout = exchange_.to_heads(c, c.scratch, b, wo_.backward(c, dy, s.out, b.stream()),
-                                         "gradients of own heads, of all tokens");
+  const Tensor dout = exchange_.out.to_heads(c, c.scratch, b, wo_.backward(c, dy, s.out, b.stream()),
+                                             "gradients of own heads, of all tokens");
   Tensor qkv = s.qkv;
   if (qkv.empty()) {
     qkv = c.scratch.like(s.projected);
     head_norm_rope_forward(c, qkv, c.scratch.like(s.head_rstd), s.projected, q_norm_->value, k_norm_->value,
                            rope_of(b), shape_, eps_);
-    qkv = exchange_.to_heads(c, c.scratch, b, qkv, "heads of all tokens");
+    qkv = exchange_.qkv.to_heads(c, c.scratch, b, qkv, "heads of all tokens");
   }
   Tensor dqkv = c.scratch.like(qkv);
   attention_varlen_backward(c, dqkv, dout, qkv, s.of_heads, s.lse, b.cu_seqlens, exchange_.own(b), scale_);
-  dqkv = exchange_.to_tokens(c, c.scratch, b, dqkv, "gradients of own tokens, with sums over shared heads");
+  dqkv =
+      exchange_.qkv.to_tokens(c, c.scratch, b, dqkv, "gradients of own tokens, with sums over shared heads");
   if (q_norm_)
     head_norm_rope_backward(c, dqkv, q_norm_->grad_sum_beside(c), k_norm_->grad_sum_beside(c), dqkv,
                             s.projected, q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);

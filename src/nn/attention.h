@@ -54,7 +54,7 @@ class Attention {
   RopeInput rope_of(const Batch& b) const { return {b.positions, rope_.cosine, rope_.sine}; }
 
   AttentionShape shape_;
-  HeadExchange exchange_;
+  AttentionExchange exchange_;
   double scale_, eps_;
   int64_t layer_;
   Linear wqkv_, wo_;

@@ -7,18 +7,23 @@ namespace {
 
 constexpr int64_t kPad = 16;
 
-/// Elements of the flat buffers that a parameter takes: a wide one has two for each of its own, which in a
-/// narrow storage are the memory of one.
-int64_t flat_size(const Parameter& p) {
-  return ((p.spec.wide ? 2 : 1) * p.value.size() + kPad - 1) / kPad * kPad;
+/// Elements of the flat buffers that a parameter takes.
+int64_t flat_size(const Parameter& p) { return (p.value.size() + kPad - 1) / kPad * kPad; }
+
+/// From an element of its unit's memory on; the shape is that of `value`, which has no memory yet.
+Tensor view(const Tensor& unit, int64_t first, const Parameter& p) {
+  Tensor t = p.value;
+  t.dtype = unit.dtype;
+  t.data = static_cast<char*>(unit.raw()) + first * dtype_size(unit.dtype);
+  return t;
 }
 
-/// From an element of `flat` on; the shape is that of `value`, which has no memory yet.
-Tensor view(const Tensor& flat, int64_t first, const Parameter& p) {
-  Tensor t = p.value;
-  t.dtype = p.spec.wide ? accumulate_dtype(flat.dtype) : flat.dtype;
-  t.data = static_cast<char*>(flat.raw()) + first * dtype_size(flat.dtype);
-  return t;
+/// Where the memory of each unit begins, and where all ends, in elements of type `storage`.
+std::vector<int64_t> begins_of(const std::vector<Unit>& units, DType storage) {
+  std::vector<int64_t> begins{0};
+  for (const Unit& unit : units)
+    begins.push_back(begins.back() + places_of(unit, unit.range.size(), storage));
+  return begins;
 }
 
 /// What a rank with these rows has of a parameter.
@@ -71,6 +76,16 @@ std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of) {
   return spans;
 }
 
+std::vector<HfPart> tensors_of(const ParamSpec& spec) {
+  std::vector<HfPart> tensors;
+  for (const HfPart& part : spec.parts)
+    if (!tensors.empty() && tensors.back().name == part.name)
+      tensors.back().rows += part.rows, tensors.back().heads = 0;
+    else
+      tensors.push_back(part);
+  return tensors;
+}
+
 int64_t ParamSpec::size() const {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
@@ -107,12 +122,15 @@ Parameter& ParameterStore::add(ParamSpec spec, const ShardPlace& of) {
 /// It is made with its first parameter. Those of the units of a layer may come in turn.
 size_t ParameterStore::unit_of(const ParamSpec& spec) {
   for (size_t i = units_.size(); i-- > 0 && units_[i].name == spec.unit;)
-    if (units_[i].trained == spec.trained && units_[i].summed_over == spec.summed_over) return i;
+    if (units_[i].trained == spec.trained && units_[i].summed_over == spec.summed_over &&
+        units_[i].wide == spec.wide)
+      return i;
   units_.push_back({.name = spec.unit,
                     .number = spec.unit_number,
                     .range = {num_elements_, num_elements_},
                     .trained = spec.trained,
-                    .summed_over = spec.summed_over});
+                    .summed_over = spec.summed_over,
+                    .wide = spec.wide});
   return units_.size() - 1;
 }
 
@@ -129,7 +147,8 @@ void ParameterStore::allocate(DType storage, bool with_gradients, Device device,
   memory_ = Arena(device, MemoryUse::weights);
   if (with_gradients && !shards_values()) memory_.share();  // those that generate may read what is trained
   split_ = shards_values() && shards.never_whole;
-  values_ = split_ ? make_tensor(nullptr, storage, {0}) : memory_.zeros({num_elements_}, storage);
+  values_begin_ = begins_of(units_, storage);
+  values_ = split_ ? make_tensor(nullptr, storage, {0}) : memory_.zeros({values_begin_.back()}, storage);
   if (shards_values()) {
     shard_memory_ = Arena(device, MemoryUse::weights);
     window_memory_ = Arena(device, MemoryUse::weights);
@@ -170,11 +189,14 @@ Tensor ParameterStore::flat_values() const {
 }
 
 Tensor ParameterStore::values_of(const Unit& unit) const {
-  return split_ ? value_shards_.window(unit) : rows(values_, unit.range.begin, unit.range.end);
+  if (split_) return value_shards_.window(unit);
+  return unit_view(values_, values_begin_[unit_index(units_, unit.range.begin)], unit, 0, unit.range.size());
 }
 
 Tensor ParameterStore::own_values(int64_t first, int64_t size) const {
-  return shards_values() ? value_shards_.kept(first, size) : rows(values_, first, first + size);
+  if (shards_values()) return value_shards_.kept(first, size);
+  const size_t at = unit_index(units_, first);
+  return unit_view(values_, values_begin_[at], units_[at], first - units_[at].range.begin, size);
 }
 
 void ParameterStore::keep_own(Lane& lane) {

@@ -2,9 +2,9 @@
 // Tensors that a model learns. All values lie in one flat buffer (storage dtype), all gradients in another
 // (fp32, or fp64 in fp64 runs), unit by unit, in each in the order of the spec list: the optimizer,
 // gradient reduction and checkpoints work on flat ranges, layers on the views. What is of one unit (the
-// embedding, each layer, the head, of each what is trained and what is not, and what is summed over other
-// ranks) is one flat range: what is reduced, gathered and sharded at a time. What is not trained has no
-// gradients.
+// embedding, each layer, the head, of each what is trained and what is not, what is summed over other ranks,
+// and what is in a wide type) is one flat range: what is reduced, gathered and sharded at a time. What is not
+// trained has no gradients.
 // With UnitShards gradients are made in a window, unit by unit, and only this rank's shard of their sums
 // stays (ZeRO-2). Of the values, too (ZeRO-3), from `split_values` to `join_values`: whoever works with a
 // unit then gathers it in its window first (nn/parallel/unit_gather.h).
@@ -22,7 +22,8 @@
 
 namespace temper {
 
-/// `rows` leading rows of a parameter and the Hugging Face tensor that they are (fused q,k,v or gate,up).
+/// `rows` leading rows of a parameter and the Hugging Face tensor that they are (fused q,k,v or gate,up), or
+/// the rows of it that follow those of the part before, where that has the same name.
 /// `heads`: attention heads that they are of, which stay whole; 0: rows are alike.
 struct HfPart {
   std::string name;
@@ -75,6 +76,9 @@ struct ParamSpec {
   bool decays() const { return shape.size() >= 2; }
 };
 
+/// The parts, where those of one tensor are one: it has no heads then.
+std::vector<HfPart> tensors_of(const ParamSpec& spec);
+
 /// Rows that a rank has of a parameter: from row `own` of its own, from row `whole` of all.
 struct RowSpan {
   int64_t own = 0, whole = 0, rows = 0;
@@ -90,7 +94,7 @@ std::vector<RowSpan> row_spans(const ParamSpec& spec, const ShardPlace& of);
 struct Parameter {
   ParamSpec spec;
   size_t unit = 0;                  // in ParameterStore::units
-  int64_t offset = 0;               // first element in the flat buffers
+  int64_t offset = 0;               // first element, of those that the flat buffers number
   Tensor value;                     // storage dtype, or where it is wide accumulate dtype
   Tensor grad;                      // accumulate dtype; empty where nothing is trained
   std::vector<RowSpan> spans = {};  // what value and grad are of the whole parameter
@@ -119,7 +123,7 @@ class ParameterStore {
   const std::vector<Unit>& units() const { return units_; }
   /// Those with a number.
   UnitGroup group(int64_t number) const;
-  Tensor flat_values() const;  // [num_elements()]; none while they are split
+  Tensor flat_values() const;  // all of their memory; none while they are split
   Tensor flat_grads() const;   // of trained units, one after the other; none with shards
   Tensor values_of(const Unit& unit) const;
   /// [size] values from an element of the flat buffers on, in this rank's shard of a unit: those that are
@@ -148,7 +152,7 @@ class ParameterStore {
   /// Bytes of shards, all the time, and of windows, while values are split.
   int64_t own_value_bytes() const { return shards_values() ? value_shards_.all_kept().bytes() : 0; }
   int64_t value_window_bytes() const { return shards_values() ? value_shards_.window_bytes() : 0; }
-  /// Elements of the flat buffers; offsets are padded to 16, padding stays zero.
+  /// Elements of all units, as the flat buffers number them; offsets are padded to 16, padding stays zero.
   int64_t num_elements() const { return num_elements_; }
   int64_t num_parameters() const;  // of all ranks together, without padding
   DType dtype() const { return values_.dtype; }
@@ -187,9 +191,10 @@ class ParameterStore {
   UnitShards shards_;
   int64_t num_elements_ = 0;
   Arena memory_, grad_memory_, host_memory_, shard_memory_, window_memory_;
-  Tensor values_, host_values_;       // the second is empty unless values were moved
-  Tensor grads_;                      // none with shards
-  std::vector<int64_t> grads_begin_;  // of each unit, in grads_
+  Tensor values_, host_values_;        // the second is empty unless values were moved
+  std::vector<int64_t> values_begin_;  // of each unit, in values_
+  Tensor grads_;                       // none with shards
+  std::vector<int64_t> grads_begin_;   // of each unit, in grads_
   ShardedUnits grad_shards_, value_shards_;
   bool split_ = false;
   bool fetched_ = true;

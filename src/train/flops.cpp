@@ -33,7 +33,8 @@ double training_flops(const ModelConfig& c, std::span<const Trajectory* const> a
     if (spec.whose == Whose::adapter) all_weights += spec.size();
   const auto weights = static_cast<double>(all_weights);
   for (const ParamSpec& spec : specs)
-    if (!spec.trained && spec.shape.size() == 2 && (spec.name != "embed" || c.tie_word_embeddings))
+    if (!spec.trained && spec.shape.size() == 2 && spec.row_shape.empty() &&  // of a product
+        (spec.name != "embed" || c.tie_word_embeddings))
       frozen += active_size(c, spec);
   double flops = 0;
   for (const Trajectory* t : all) {

@@ -111,7 +111,7 @@ void Optimizer::add_range(Ctx& c, std::span<OptimizerPiece> run) {
                   .grad = parameters_.grad_sums(first, size),
                   .decays = {}};
   // The remainder of a weight that no update rounded is zero.
-  all.master = parameters_.dtype() == DType::bf16 ? zeros(c, size, formats_.master) : all.weight;
+  all.master = all.weight.dtype == DType::bf16 ? zeros(c, size, formats_.master) : all.weight;
   for (OptimizerPiece& piece : run) {
     const int64_t begin = begin_of(piece) - first, count = piece.range.size();
     piece.weight = part(all.weight, begin, count);

@@ -31,6 +31,7 @@ struct TrainedShape {
   int64_t experts = 0, per_token = 0, shared = 0;  // 0 experts: a dense model
   int64_t dense_layer = -1;                        // of one with experts; -1: none is
   int64_t interval = 0;  // of layers with attention among gated delta nets; 0: all have it
+  int64_t delta_keys = 2, delta_values = 4;  // heads of these
 
   std::string text() const {
     return fmt::format("{} ({} heads, {} of keys, {} layers, vocabulary {}{}{}{}{})", name, heads, kv_heads,
@@ -58,7 +59,8 @@ struct TrainedShape {
       c.family = "qwen3_5_text";
       c.is_hybrid = true;
       c.rotated_dim = 4;
-      c.delta = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 8, .taps = 4};
+      c.delta = {
+          .key_heads = delta_keys, .value_heads = delta_values, .key_dim = 8, .value_dim = 8, .taps = 4};
       for (int64_t layer = 0; layer < layers; ++layer)
         if ((layer + 1) % interval != 0) c.delta.layers.insert(layer);
     }
@@ -97,6 +99,7 @@ struct TrainedLayout {
   const char* frozen = "";  // train.freeze
   bool aux = false;         // auxiliary losses of routers
   int64_t adapters = 0;     // their rank; 0: none, and all is trained
+  int stretch = 1;          // responses, and the context, are so many times as long
 
   ModelConfig config() const {
     ModelConfig c = shape->config();
@@ -108,9 +111,9 @@ struct TrainedLayout {
   std::string text() const {
     return fmt::format(
         "tp {} cp {} dp {} pp {} ep {} vpp {} zero {}, {}, {} sequences, {} tokens, recompute {}, {}, frozen "
-        "\"{}\"{}, adapters {}",
+        "\"{}\"{}, adapters {}, stretch {}",
         mesh.tp, mesh.cp, mesh.dp, mesh.pp, mesh.ep, vpp, zero, shape->text(), sequences, budget,
-        static_cast<int>(recompute), aggregation, frozen, aux ? ", auxiliary losses" : "", adapters);
+        static_cast<int>(recompute), aggregation, frozen, aux ? ", auxiliary losses" : "", adapters, stretch);
   }
 };
 
@@ -203,7 +206,7 @@ class TrainedLayouts : public OnRanks {
 
   std::unique_ptr<Model> make(const TrainedLayout& l, Mesh* mesh, DType dtype) {
     const ModelConfig config = l.config();
-    ModelOptions options{dtype, 64, /*with_gradients=*/true, device_of_layouts()};
+    ModelOptions options{dtype, 64 * l.stretch, /*with_gradients=*/true, device_of_layouts()};
     if (mesh) {
       if (l.mesh.tp > 1) options.splits.tp = &mesh->tensors(Axis::tp);
       const int ep = mesh->grid().along(Axis::ep);
@@ -252,7 +255,7 @@ class TrainedLayouts : public OnRanks {
       t.prompt_tokens = random_ids(1 + i % 4, vocabulary, 10 + seed);
       t.response.tokens = random_ids(i == 4             ? 0
                                      : l.sequences == 1 ? 2
-                                                        : 1 + (5 * i + 7) % 16,
+                                                        : l.stretch * (1 + (5 * i + 7) % 16),
                                      vocabulary, 30 + seed);
       for (size_t k = 0; k < t.response.tokens.size(); ++k) t.response.mask.push_back(k % 4 != 2);
       t.response.logprobs = normal_values(std::ssize(t.response.tokens), 50 + seed, 0.05, -4);

@@ -99,7 +99,7 @@ constexpr TrainedLayout kExperts[] = {
      .aux = true},
 };
 
-/// Layers with a state, of which ranks have whole ones.
+/// Layers with a state: a rank has whole ones, of its heads. With fewer key heads than ranks, too.
 constexpr TrainedLayout kHybrids[] = {
     {.mesh = {.dp = 2}, .shape = &kHybrid, .recompute = kFull},
     {.mesh = {.dp = 2}, .shape = &kHybrid, .zero = 3, .sequences = 1, .recompute = kSelective},
@@ -109,6 +109,15 @@ constexpr TrainedLayout kHybrids[] = {
     {.mesh = {.pp = 4}, .shape = &kHybridOfThree, .sequences = 3},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kHybridOfThree, .zero = 3, .vpp = 2, .recompute = kFull},
     {.mesh = {.dp = 2, .pp = 2}, .shape = &kHybrid, .zero = 2, .frozen = "*linear_attn*"},
+    {.mesh = {.tp = 2}, .shape = &kHybrid, .recompute = kSelective},
+    {.mesh = {.tp = 4}, .shape = &kHybridOfThree, .sequences = 1, .recompute = kFull},
+    {.mesh = {.cp = 2}, .shape = &kHybridOfThree, .recompute = kFull},
+    {.mesh = {.cp = 4}, .shape = &kHybrid, .sequences = 3, .recompute = kSelective},
+    {.mesh = {.tp = 2, .cp = 2}, .shape = &kHybrid},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kHybridOfThree, .zero = 3, .sequences = 5},
+    {.mesh = {.cp = 2, .dp = 2}, .shape = &kHybrid, .zero = 2, .aggregation = "seq-mean-token-mean"},
+    {.mesh = {.tp = 2, .pp = 2}, .shape = &kHybridOfThree, .vpp = 2, .recompute = kSelective},
+    {.mesh = {.tp = 2, .cp = 2}, .shape = &kHybridOfThree, .frozen = "*linear_attn.in_proj*"},
 };
 
 /// Legal ones of 4 ranks.

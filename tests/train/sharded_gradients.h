@@ -150,6 +150,15 @@ TEST_F(ShardedSums, TakeTheMemoryOfShardsAndTwoLayers) {
 
 class ShardedTrainer : public ShardedGradients {
  protected:
+  /// Layers with gated delta nets have wide weights.
+  static ModelConfig hybrid_config() {
+    ModelConfig c = config_of(false);
+    c.family = "qwen3_5_text";
+    c.is_hybrid = true;
+    c.rotated_dim = 4;
+    c.delta = {.layers = {0}, .key_heads = 2, .value_heads = 6, .key_dim = 8, .value_dim = 8, .taps = 4};
+    return c;
+  }
   static ModelConfig config_of(bool tied) {
     ModelConfig c = tiny_config(40);
     c.hidden_size = 16;
@@ -161,11 +170,14 @@ class ShardedTrainer : public ShardedGradients {
     return c;
   }
   std::unique_ptr<Model> make(bool tied, DType dtype, const UnitShards& shards = {}) const {
+    return make(config_of(tied), dtype, shards);
+  }
+  std::unique_ptr<Model> make(const ModelConfig& config, DType dtype, const UnitShards& shards = {}) const {
     ModelOptions options{dtype, 64, /*with_gradients=*/true};
     options.unit_shards = shards;
     if (shards.of_values) options.splits.owners = dp_.get();
-    auto model = std::make_unique<Model>(config_of(tied), options);
-    random_init(model->parameters(), config_of(tied), 3);
+    auto model = std::make_unique<Model>(config, options);
+    random_init(model->parameters(), config, 3);
     return model;
   }
   static constexpr int64_t kOneEach = 22;  // tokens of a micro-batch that holds one sequence
@@ -262,6 +274,26 @@ TEST_F(ShardedTrainer, SplitWeightsHaveTheBitsOfWholeOnes) {
         expect_same_bits("norms", got.norms, want.norms);
         expect_same_bits("weights", got.weights, want.weights);
       }
+}
+
+/// In a bf16 model, whose wide weights are fp32, whatever is sharded.
+TEST_F(ShardedTrainer, WideWeightsHaveTheBitsOfWholeOnes) {
+  const ModelConfig config = hybrid_config();
+  const auto whole = make(config, DType::bf16), shared = make(config, DType::bf16, shards()),
+             split = make(config, DType::bf16, shards_of_weights());
+  const Trained want = train(*whole, *comm_, *dp_, 1000), got = train(*shared, *comm_, *dp_, 1000),
+                of_split = train(*split, *comm_, *dp_, 1000);
+  expect_same_bits("norms", got.norms, want.norms);
+  expect_same_bits("weights", got.weights, want.weights);
+  expect_same_bits("norms of split ones", of_split.norms, want.norms);
+  expect_same_bits("split weights", of_split.weights, want.weights);
+  for (const Parameter& p : whole->parameters().list()) {
+    const Values values = read(p.value);
+    const bool rounded = std::all_of(values.begin(), values.end(), [](double v) {
+      return v == static_cast<double>(static_cast<float>(bf16(static_cast<float>(v))));
+    });
+    EXPECT_EQ(rounded, !p.spec.wide) << p.spec.name;
+  }
 }
 
 /// While they are trained: a shard of each unit, and one unit whole beside a tied embedding.

@@ -42,7 +42,8 @@ ElementReader master_reader(const Manifest& manifest) {
     load_state(manifest, {&state, 1});
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       double value = wide ? f64[i] : static_cast<double>(f32[i]);
-      if (rounded) value = std::bit_cast<float>((std::bit_cast<uint32_t>(f32[i]) + 0x8000u) & 0xffff0000u);
+      if (rounded && !spec.wide)
+        value = std::bit_cast<float>((std::bit_cast<uint32_t>(f32[i]) + 0x8000u) & 0xffff0000u);
       if (out.dtype == DType::f64)
         out.as<double>()[i] = value;
       else
@@ -56,7 +57,7 @@ void load_weights(const Manifest& manifest, ParameterStore& store) {
   for (const Parameter& p : store.list()) {
     if (p.spec.whose == Whose::base) continue;
     for (const RowSpan& span : p.spans)
-      if (span.rows > 0) load_rows(manifest, p, span, store.dtype(), windows);
+      if (span.rows > 0) load_rows(manifest, p, span, p.value.dtype, windows);
     store.filled(p);
   }
 }

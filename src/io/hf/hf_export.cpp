@@ -24,7 +24,7 @@ constexpr int64_t kShardBytes = 5'000'000'000;
 /// One Hugging Face tensor as a run of elements of a parameter.
 struct Source {
   const ParamSpec* spec = nullptr;
-  const HfPart* part = nullptr;
+  HfPart tensor = {};
   int64_t first = 0;
 };
 
@@ -32,9 +32,9 @@ std::map<std::string, Source> sources_of(const std::vector<ParamSpec>& specs) {
   std::map<std::string, Source> sources;
   for (const ParamSpec& spec : specs) {
     int64_t first = 0;
-    for (const HfPart& part : spec.parts) {
-      sources[part.name] = {&spec, &part, first};
-      first += part.rows * (spec.size() / spec.shape[0]);
+    for (const HfPart& tensor : tensors_of(spec)) {
+      sources[tensor.name] = {&spec, tensor, first};
+      first += tensor.rows * (spec.size() / spec.shape[0]);
     }
   }
   return sources;
@@ -52,7 +52,7 @@ void write_elements(OutputFile& file, const Source& source, DType dtype, int64_t
     const int64_t bad = convert_elements(out.data(), dtype, values.data(), type, n);
     if (bad >= 0)
       fail(Exit::data,
-           {.what = "weight " + source.part->name + " cannot be written as " + dtype_name(dtype),
+           {.what = "weight " + source.tensor.name + " cannot be written as " + dtype_name(dtype),
             .where = fmt::format("element {} of the tensor", done + bad),
             .why = fmt::format("{} is not finite in this type", element_value(values.data(), type, bad)),
             .fix = "export with --dtype fp32; if the value itself is not finite, use an older checkpoint"});
@@ -61,7 +61,7 @@ void write_elements(OutputFile& file, const Source& source, DType dtype, int64_t
 }
 
 TensorToWrite parameter_tensor(const Source& source, DType dtype, const ElementReader& read) {
-  TensorToWrite t{source.part->name, safetensors_name(dtype), part_shape(*source.spec, *source.part), {}};
+  TensorToWrite t{source.tensor.name, safetensors_name(dtype), part_shape(*source.spec, source.tensor), {}};
   t.write = [source, dtype, count = t.num_elements(), &read](OutputFile& file) {
     write_elements(file, source, dtype, count, read);
   };
@@ -121,8 +121,8 @@ std::vector<TensorToWrite> tensors_of_specs(const std::vector<ParamSpec>& specs,
                                             const ElementReader& read) {
   std::vector<TensorToWrite> tensors;
   for (const ParamSpec& spec : specs)
-    for (const HfPart& part : spec.parts)
-      tensors.push_back(parameter_tensor(sources.at(part.name), dtype, read));
+    for (const HfPart& tensor : tensors_of(spec))
+      tensors.push_back(parameter_tensor(sources.at(tensor.name), dtype, read));
   return tensors;
 }
 

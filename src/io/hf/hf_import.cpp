@@ -139,22 +139,24 @@ std::vector<Piece> pieces_of(const ModelFolder& folder, const ParameterStore& st
     if (p.spec.whose == Whose::adapter) continue;
     const int64_t size = dtype_size(p.value.dtype);
     const int64_t width = p.spec.size() / p.spec.shape[0];
-    int64_t rows_before = 0;
+    int64_t rows_before = 0, in_tensor = 0;  // those of the part, and of them those of the same tensor
     for (size_t i = 0; i < p.spec.parts.size(); ++i) {
       const HfPart& part = p.spec.parts[i];
       const RowSpan& span = p.spans[i];
-      const int64_t own = (span.whole - rows_before) * width, own_end = own + span.rows * width;
+      if (i == 0 || p.spec.parts[i - 1].name != part.name) in_tensor = 0;
+      const int64_t begin = in_tensor * width, end = begin + part.rows * width;
+      const int64_t own = begin + (span.whole - rows_before) * width, own_end = own + span.rows * width;
       char* to = static_cast<char*>(p.value.raw()) + span.own * width * size;
       const int64_t step = kPieceBytes / dtype_size(*float_dtype(folder.tensors().at(part.name).dtype));
-      for (int64_t first = 0; first < part.rows * width; first += step) {
-        Piece piece{&p, &part.name, first, std::min(step, part.rows * width - first)};
+      for (int64_t first = begin; first < end; first += step) {
+        Piece piece{&p, &part.name, first, std::min(step, end - first)};
         piece.begin = std::clamp<int64_t>(own - first, 0, piece.count);
         piece.end = std::clamp<int64_t>(own_end - first, piece.begin, piece.count);
         piece.to = to;
         to += (piece.end - piece.begin) * size;
         pieces.push_back(piece);
       }
-      rows_before += part.rows;
+      rows_before += part.rows, in_tensor += part.rows;
     }
   }
   return pieces;
@@ -296,7 +298,7 @@ std::vector<std::string> check_weights(const ModelFolder& folder, const ModelCon
   std::set<std::string> used;
   std::vector<std::string> left_over;
   for (const ParamSpec& spec : specs)
-    for (const HfPart& part : spec.parts) {
+    for (const HfPart& part : tensors_of(spec)) {
       if (spec.whose == Whose::adapter) continue;
       check_part(folder, spec, part);
       used.insert(part.name);

@@ -39,7 +39,7 @@ bool is_kept_tensor(const std::string& name, const ModelConfig& config);
 /// The copy of the embedding that some tied models carry; never written.
 bool is_tied_head(const std::string& name, const ModelConfig& config);
 
-/// Shape of one Hugging Face tensor of a parameter.
+/// Shape of one Hugging Face tensor of a parameter (tensors_of).
 std::vector<int64_t> part_shape(const ParamSpec& spec, const HfPart& part);
 
 }  // namespace temper

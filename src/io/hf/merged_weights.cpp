@@ -29,7 +29,7 @@ class MergedReader {
     values_.resize(static_cast<size_t>(count));
     const int64_t width = spec.size() / spec.shape[0];
     int64_t begin = 0;  // of the part, in elements
-    for (const HfPart& part : spec.parts) {
+    for (const HfPart& part : tensors_of(spec)) {
       const int64_t end = begin + part.rows * width;
       const int64_t from = std::max(begin, first), until = std::min(end, first + count);
       if (from < until) {

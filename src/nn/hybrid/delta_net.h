@@ -3,15 +3,20 @@
 // size in the place of keys and values. Its steps: ops/hybrid/delta.h.
 //   in product -> [q k v | z | b | a];  q k v: convolution, unit vectors;  b, a: gates;  rule;  norm by z ->
 //   out
+// Over tp ranks each has its value heads and the key heads that they read, which neighbours have together if
+// there are fewer of these than ranks. Over cp ranks heads are exchanged as in attention, before the
+// convolution and after the norm: a state goes through all rows of its sequence on one rank.
 
 #include "src/nn/keep.h"
 #include "src/nn/linear.h"
 #include "src/nn/model_config.h"
+#include "src/nn/parallel/context_parallel.h"
 
 namespace temper {
 
+/// Over cp ranks of all tokens and this rank's heads, but for x and out.
 struct DeltaNetSaved {
-  CTensor x;         // [T, D] input; empty where it is computed again
+  CTensor x;         // [T, D] input, or own tokens where ranks share them; empty where it is computed again
   Tensor projected;  // [T, W] as DeltaShape cuts it
   Tensor qkv;        // [T, C] what the rule reads; empty where it is made of `projected` again
   Tensor beta, g;    // [T, Hv]
@@ -21,7 +26,8 @@ struct DeltaNetSaved {
   Tensor out;        // [T, Hv dv] after norm and gate; empty where it is made again
 };
 
-DeltaShape delta_shape(const DeltaConfig& config);
+/// The heads of one of the ranks that share a layer.
+DeltaShape delta_shape(const DeltaConfig& config, int ranks = 1);
 
 class DeltaNet {
  public:
@@ -41,12 +47,20 @@ class DeltaNet {
   Tensor backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const DeltaNetSaved& saved) const;
 
  private:
+  /// What the steps between the exchanges work on: heads, of `all` [Hv] those of value heads, and of `all`
+  /// [C, ..] those of the convolution, in scratch where they are not all.
+  DeltaShape own(const Batch& b) const;
+  Tensor own_heads_of(const Batch& b, const Tensor& all) const;
+  Tensor own_channels(Ctx& c, const Batch& b, const Tensor& all) const;
+  void copy_channels(Ctx& c, const Tensor& own, const Tensor& all, bool back) const;
   /// After the convolution, before heads are unit vectors.
   void convolve(Ctx& c, const Batch& b, const Tensor& y, const CTensor& projected) const;
+  Tensor finish(Ctx& c, const Batch& b, Arena& of_heads, Arena& memory, const DeltaNetSaved& s) const;
   void backward_rule(Ctx& c, const Batch& b, const Tensor& dprojected, const Tensor& dmixed,
                      const DeltaNetSaved& s) const;
 
   DeltaShape shape_;
+  HeadExchange inputs_, outputs_;
   double eps_;
   int64_t layer_;
   Linear w_in_, w_out_;

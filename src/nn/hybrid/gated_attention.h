@@ -7,13 +7,15 @@
 namespace temper {
 
 struct GatedAttentionSaved {
-  CTensor x;         // [T, D] input; empty where it is computed again
+  CTensor x;         // [T, D] input, or own tokens where ranks share them; empty where it is computed again
   Tensor projected;  // [T, (2Hq+2Hkv)dh] as ops/hybrid/gated_heads.h has it
   Tensor head_rstd;  // [T, Hq+Hkv]
   Tensor qkv;        // [T, (Hq+2Hkv)dh]; empty where it is made of `projected` again
   Tensor attended;   // [T, Hq*dh] before the gate
   Tensor lse;        // [Hq, T]
   Tensor out;        // [T, Hq*dh]; empty where it is made again
+  Tensor
+      of_heads;  // `attended` of all tokens and this rank's heads, as qkv and lse are then; context parallel
 };
 
 class GatedAttention {
@@ -29,6 +31,7 @@ class GatedAttention {
   RopeInput rope_of(const Batch& b) const { return {b.positions, rope_.cosine, rope_.sine}; }
 
   AttentionShape shape_;
+  AttentionExchange exchange_;
   double scale_, eps_;
   int64_t layer_;
   Linear wqkv_, wo_;

@@ -14,6 +14,20 @@ size_t window_number(const std::vector<Unit>& units, const Unit& unit) {
 
 }  // namespace
 
+DType dtype_of(const Unit& unit, DType storage) { return unit.wide ? accumulate_dtype(storage) : storage; }
+
+int64_t places_of(const Unit& unit, int64_t elements, DType storage) {
+  return elements * dtype_size(dtype_of(unit, storage)) / dtype_size(storage);
+}
+
+Tensor unit_view(const Tensor& flat, int64_t begin, const Unit& unit, int64_t first, int64_t size) {
+  const int64_t at = begin + places_of(unit, first, flat.dtype);
+  Tensor view = rows(flat, at, at + places_of(unit, size, flat.dtype));
+  view.dtype = dtype_of(unit, flat.dtype);
+  view.dims[0] = size;
+  return view;
+}
+
 ShardedUnits::ShardedUnits(const std::vector<Unit>& units, const UnitShards& shards, DType dtype, Arena& kept,
                            Arena& windows, bool trained)
     : units_(units), shards_(shards) {
@@ -23,10 +37,10 @@ ShardedUnits::ShardedUnits(const std::vector<Unit>& units, const UnitShards& sha
     const Unit& unit = units_[i];
     const bool has = unit.trained || !trained;
     begin_.push_back(elements);
-    elements += has ? shards_.own(unit).size() : 0;
+    elements += has ? places_of(unit, shards_.own(unit).size(), dtype) : 0;
     if (i > 0 && units_[i - 1].number != unit.number) in_window = 0;
     window_.push_back(in_window);  // behind others of its number
-    in_window += has ? unit.range.size() : 0;
+    in_window += has ? places_of(unit, unit.range.size(), dtype) : 0;
     int64_t& size = sizes[window_number(units_, unit)];
     size = std::max(size, in_window);
   }
@@ -39,13 +53,13 @@ ShardedUnits::ShardedUnits(const std::vector<Unit>& units, const UnitShards& sha
 
 Tensor ShardedUnits::window(const Unit& unit) const {
   const int64_t begin = window_[unit_index(units_, unit.range.begin)];
-  return rows(windows_, begin, begin + unit.range.size());
+  return unit_view(windows_, begin, unit, 0, unit.range.size());
 }
 
 Tensor ShardedUnits::kept(int64_t first, int64_t size) const {
   const size_t at = unit_index(units_, first);
-  const int64_t begin = begin_[at] + first - units_[at].range.begin - shards_.own(units_[at]).begin;
-  return rows(kept_, begin, begin + size);
+  const int64_t in_shard = first - units_[at].range.begin - shards_.own(units_[at]).begin;
+  return unit_view(kept_, begin_[at], units_[at], in_shard, size);
 }
 
 Tensor ShardedUnits::kept_of(const Unit& unit) const {

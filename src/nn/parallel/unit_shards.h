@@ -33,7 +33,7 @@ struct UnitSet {
 };
 
 /// What is gathered, summed and sharded at a time: all that a layer has, or what it has that is trained, and
-/// what is not.
+/// what is not, in one type each.
 struct Unit {
   std::string name;
   int64_t number = 0;
@@ -41,7 +41,14 @@ struct Unit {
   bool trained = true;              // else it has no gradients and no state of an optimizer
   AxisSet summed_over = kReplicas;  // the ranks that have this unit, whose gradients are summed
   bool tied = false;                // the head has the same parameters, or a copy of them
+  bool wide = false;                // its elements are of the accumulate dtype, whatever those of others are
 };
+/// The type of its elements where those of others are of type `storage`.
+DType dtype_of(const Unit& unit, DType storage);
+/// Elements of type `storage` that as many of the unit's take the memory of.
+int64_t places_of(const Unit& unit, int64_t elements, DType storage);
+/// [size] of a unit whose memory begins at an element of `flat`, from its own element `first` on.
+Tensor unit_view(const Tensor& flat, int64_t begin, const Unit& unit, int64_t first, int64_t size);
 /// Those with one number, which a step of a pass works with.
 using UnitGroup = std::span<const Unit>;
 
@@ -83,7 +90,7 @@ class ShardedUnits {
  private:
   std::vector<Unit> units_;
   UnitShards shards_;
-  std::vector<int64_t> begin_, window_;  // of each unit: where its shard begins, and its window
+  std::vector<int64_t> begin_, window_;  // of each unit: where its shard's memory begins, and its window's
   Tensor kept_, windows_;
 };
 

@@ -46,8 +46,10 @@ void put_together(const std::vector<std::string>& parts, const Holders& holders,
 
 class Exchange {
  public:
-  Exchange(const SharedModel& model, const ParameterStore& own, const Tensor& flat)
-      : model_(model), own_(own), flat_(flat), windows_(own.device()) {}
+  Exchange(const SharedModel& model, const ParameterStore& own, const HeldPart& held)
+      : model_(model), own_(own), held_(held), windows_(own.device()) {}
+
+  CTensor held(int64_t parameter) const { return held_(own_.list()[static_cast<size_t>(parameter)]); }
 
   /// What every rank has of what rank 0 asks for; nothing when it is done. `asked`: of rank 0.
   std::vector<std::string> answer(Request& asked) {
@@ -56,12 +58,13 @@ class Exchange {
     std::memcpy(&asked, bytes.data(), sizeof asked);
     if (asked.parameter < 0) return {};
     const Parameter& p = own_.list()[static_cast<size_t>(asked.parameter)];
-    const int64_t item = dtype_size(flat_.dtype);
-    const char* held = static_cast<const char*>(flat_.raw()) + p.offset * item;
+    const CTensor own = held(asked.parameter);
+    const int64_t item = dtype_size(own.dtype);
+    const char* const begin = static_cast<const char*>(own.data);
     std::string mine;
     for_each_owned(
         p.spec, asked, model_.holders, model_.ranks.rank(), [&](int64_t, int64_t count, int64_t at) {
-          windows_.read(held + at * item, count * item,
+          windows_.read(begin + at * item, count * item,
                         [&](const char* from, int64_t n) { mine.append(from, static_cast<size_t>(n)); });
         });
     return model_.ranks.all_gather(mine, "elements of whole parameters, copied from their owners");
@@ -70,15 +73,15 @@ class Exchange {
  private:
   const SharedModel& model_;
   const ParameterStore& own_;
-  Tensor flat_;
+  const HeldPart& held_;
   device::HostWindows windows_;
 };
 
 }  // namespace
 
-void read_shared(const SharedModel& model, const ParameterStore& own, const Tensor& flat,
+void read_shared(const SharedModel& model, const ParameterStore& own, const HeldPart& held,
                  const std::function<void(const ElementReader&)>& use) {
-  Exchange exchange(model, own, flat);
+  Exchange exchange(model, own, held);
   Request request;
   if (model.ranks.rank() != 0) {
     do exchange.answer(request);
@@ -90,7 +93,8 @@ void read_shared(const SharedModel& model, const ParameterStore& own, const Tens
   use([&](const ParamSpec& spec, int64_t first, int64_t count, const Tensor& destination) {
     for (int64_t at = 0; at < count; at += kPiece) {
       Request asked{index.at(spec.name), first + at, std::min(kPiece, count - at)};
-      put_together(exchange.answer(asked), model.holders, spec, asked, flat.dtype,
+      const DType dtype = exchange.held(asked.parameter).dtype;
+      put_together(exchange.answer(asked), model.holders, spec, asked, dtype,
                    rows(destination, at, at + asked.count));
     }
   });

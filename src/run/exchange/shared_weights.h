@@ -17,10 +17,11 @@ struct SharedModel {
   Holders holders;  // these
 };
 
-/// On rank 0 `use` gets a reader of the whole parameters (`flat` = own.flat_values()) or gradients (a buffer
-/// like it); the other ranks serve it until `use` is done. All ranks of the model call it; no lane has work
-/// on them.
-void read_shared(const SharedModel& model, const ParameterStore& own, const Tensor& flat,
+/// On rank 0 `use` gets a reader of the whole parameters, or of their gradients: of what `held` gives, which
+/// is what this rank has of one. The other ranks serve it until `use` is done. All ranks of the model call
+/// it; no lane has work on them.
+using HeldPart = std::function<CTensor(const Parameter&)>;
+void read_shared(const SharedModel& model, const ParameterStore& own, const HeldPart& held,
                  const std::function<void(const ElementReader&)>& use);
 
 }  // namespace temper

@@ -26,8 +26,9 @@ class RowsDigest {
     device::fill(c.lane, sum_.raw(), 0, sum_.bytes());
   }
   void add(const ParameterStore& weights, const WeightPiece& piece, int64_t row) {
-    const int64_t elements = piece.bytes / dtype_size(weights.dtype());
-    add_digest(c_, sum_, make_tensor(rows_of(weights, piece, row), weights.dtype(), {elements}), words_);
+    const DType dtype = weights.list()[piece.parameter].value.dtype;
+    const int64_t elements = piece.bytes / dtype_size(dtype);
+    add_digest(c_, sum_, make_tensor(rows_of(weights, piece, row), dtype, {elements}), words_);
     words_ += digest_words(piece.bytes);
   }
   uint64_t value() const {
@@ -50,9 +51,10 @@ WeightTransfer::WeightTransfer(const ParameterStore& weights, const Holders& sou
     : self_(self), windows_(windows) {
   std::set<int> senders;
   for (size_t i = 0; i < weights.list().size(); ++i) {
-    const ParamSpec& spec = weights.list()[i].spec;
+    const Parameter& p = weights.list()[i];
+    const ParamSpec& spec = p.spec;
     if (spec.whose == Whose::base) continue;  // every rank has it from the model folder
-    const int64_t row_bytes = spec.size() / spec.shape.front() * dtype_size(weights.dtype());
+    const int64_t row_bytes = spec.size() / spec.shape.front() * dtype_size(p.value.dtype);
     for (const RowMove& move : row_moves(spec, sources, receiver, self)) {
       pieces_.push_back({i, move, move.rows * row_bytes});
       if (move.holder != self) senders.insert(move.holder);

@@ -140,7 +140,7 @@ AxisBytes gathered_weights(const RunPlan& plan, const ModelConfig& model, const 
   int64_t elements = twice ? (role.replicas() - 1) * store.units().front().range.size() : 0;
   const int64_t edp = role.grid.along(Axis::edp);
   for (const Unit& unit : store.units())
-    elements += unit.range.size() *
+    elements += places_of(unit, unit.range.size(), plan.dtype) *
                 (unit.summed_over == kReplicas ? role.replicas() - 1 : role.replicas() * (edp - 1) / edp);
   return {{Axis::dp, elements * dtype_size(plan.dtype)}};
 }

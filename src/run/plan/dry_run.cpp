@@ -210,7 +210,7 @@ TrainedMemory stage_memory(const RunPlan& plan, const RolePlan& role, const Mode
                        .weight_shards = store.own_value_bytes(),
                        .weight_windows = store.value_window_bytes()};
   for (const Unit& unit : store.units())
-    if (model.adapters.on() && unit.trained) memory.adapters += unit.range.size() * dtype_size(store.dtype());
+    if (model.adapters.on() && unit.trained) memory.adapters += store.values_of(unit).bytes();
   if (!trains) return memory;
   memory.gradients = store.grad_bytes();
   Collectives dp = silent_collectives(role.replicas()), edp = silent_collectives(role.grid.along(Axis::edp));

@@ -47,13 +47,6 @@ void plan_model(PlanDraft& d) {
   const ModelSection& m = d.config.model;
   if (m.init == "random" && !m.digest.empty())
     d.error("model.digest", "model.init = \"random\" loads no weights that could have it", {""});
-  if (d.facts.is_hybrid && d.result.plan.dtype == DType::bf16)
-    d.error(
-        "run.dtype",
-        fmt::format("the family {} trains in fp32 and fp64 only: some of its weights stay fp32 beside bf16 "
-                    "ones, which no optimizer updates yet",
-                    d.facts.family),
-        {"fp32", "fp64"});
 }
 
 std::string reward_defect(const RewardFunctionConfig& function) {

@@ -47,7 +47,8 @@ std::map<int, int64_t> bytes_to(const std::vector<Alike>& parameters, DType dtyp
                                 const ShardPlace& place, int self) {
   std::map<int, int64_t> bytes;
   for (const auto& [spec, times] : parameters) {
-    const int64_t row = spec.size() / spec.shape.front() * dtype_size(dtype) * times;
+    const DType held = spec.wide ? accumulate_dtype(dtype) : dtype;
+    const int64_t row = spec.size() / spec.shape.front() * dtype_size(held) * times;
     for (const RowMove& move : row_moves(spec, sources, place, self))
       if (move.holder != self) bytes[move.holder] += move.rows * row;
   }

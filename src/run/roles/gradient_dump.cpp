@@ -36,7 +36,7 @@ void write_gradients(const std::string& folder, const ParameterStore& store, int
   for (const Parameter& p : store.list()) {
     if (!p.spec.trained) continue;
     int64_t first = 0;
-    for (const HfPart& part : p.spec.parts) {
+    for (const HfPart& part : tensors_of(p.spec)) {
       tensors.push_back(tensor_of(p, part, first, read));
       first += p.spec.size() / p.spec.shape[0] * part.rows;
     }
@@ -75,7 +75,8 @@ Trainer::GradientHook gradient_dump(const std::string& folder, const Mesh& mesh,
     const Tensor all = whole_gradients(c, memory, SumRanks(mesh), store);
     c.lane.wait();
     if (!role.is_of_first_model(mesh.control(AxisSet::all()).rank())) return;
-    read_shared({mesh.control(role.one_model()), role.holders_of_one()}, store, all,
+    const HeldPart held = [&](const Parameter& p) { return rows(all, p.offset, p.offset + p.value.size()); };
+    read_shared({mesh.control(role.one_model()), role.holders_of_one()}, store, held,
                 [&](const ElementReader& read) { write_gradients(folder, store, update, read); });
   };
 }

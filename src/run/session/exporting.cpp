@@ -63,7 +63,8 @@ void export_step(RunRank& rank, int64_t step) {
   const bool shared = model.size() > 1;
   if (rank.writes() && !shared) write(store_reader(weights));
   if (shared && role.is_of_first_model(rank.links.trainers->rank()))
-    read_shared({model, role.holders_of_one()}, weights, weights.flat_values(), write);
+    read_shared(
+        {model, role.holders_of_one()}, weights, [](const Parameter& p) { return p.value; }, write);
   rank.links.trainers->barrier("export written by the first trainer rank");
 }
 

@@ -34,7 +34,7 @@ void save_older_weights(RunLinks& links, const ParameterStore& weights, Checkpoi
           if (!move.first) return;
           const int64_t row = p.spec.size() / p.spec.shape.front();
           const FlatRange range{move.whole * row, (move.whole + move.rows) * row};
-          const Tensor data = make_tensor(const_cast<char*>(bytes), weights.dtype(), {range.size()});
+          const Tensor data = make_tensor(const_cast<char*>(bytes), p.value.dtype, {range.size()});
           checkpoint.tensor({name_of(version, p.spec), p.spec.shape, range, data});
         });
     CHECK(kept, "weights {} are not kept, steps are generated with them after step {}", version, ahead.step);
@@ -59,7 +59,7 @@ void publish_older_weights(RunRank& rank, const CheckpointReader& checkpoint, Ro
         tensors.push_back({name_of(version, p.spec),
                            p.spec.shape,
                            {span.whole * row, (span.whole + span.rows) * row},
-                           make_tensor(own.raw(), weights.dtype(), {own.size()}),
+                           make_tensor(own.raw(), own.dtype, {own.size()}),
                            weights.device()});
       }
     }

@@ -10,7 +10,7 @@
 namespace temper {
 
 /// What models are made of: norms, shared rows in parts, heads of which there may be fewer than ranks, a
-/// vocabulary of three chunks and one of less than one.
+/// vocabulary of three chunks and one of less than one, numbers of heads in a wide type.
 inline std::vector<ParamSpec> shared_specs() {
   return {
       {.name = "vocabulary",
@@ -29,6 +29,12 @@ inline std::vector<ParamSpec> shared_specs() {
        .shape = {32, 3},
        .unit = "b",
        .shard = Shard::rows},
+      {.name = "decays",
+       .parts = {{"d", 8, 8}},
+       .shape = {8},
+       .unit = "b",
+       .shard = Shard::rows,
+       .wide = true},
       {.name = "one", .parts = {{"o", 1}}, .shape = {1, 4}, .unit = "c"},
       {.name = "small vocabulary",
        .parts = {{"s", 50}},
@@ -54,9 +60,9 @@ void fill_values(ParameterStore& store, const Parameter& p, uint64_t seed) {
 inline void fill_store(ParameterStore& store, uint64_t seed) {
   uint64_t number = 0;
   for (const Parameter& p : store.list()) {
-    if (store.dtype() == DType::f64) fill_values<double>(store, p, seed + number++);
-    if (store.dtype() == DType::f32) fill_values<float>(store, p, seed + number++);
-    if (store.dtype() == DType::bf16) fill_values<bf16>(store, p, seed + number++);
+    if (p.value.dtype == DType::f64) fill_values<double>(store, p, seed + number++);
+    if (p.value.dtype == DType::f32) fill_values<float>(store, p, seed + number++);
+    if (p.value.dtype == DType::bf16) fill_values<bf16>(store, p, seed + number++);
   }
 }
 

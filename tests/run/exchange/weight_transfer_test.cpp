@@ -106,7 +106,7 @@ class Transfer {
 };
 
 TEST(WeightTransfer, TheSameBitsArriveUnderEveryLayout) {
-  for (DType dtype : {DType::f32, DType::f64})
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const Layouts& l : kLayouts)
       for (int rank = 0; rank < l.receiver_tp; ++rank)
         for (const int self : {-1, l.sources.grid.size() - 1}) {

@@ -21,10 +21,11 @@ ModelConfig small_hybrid() {
   return model;
 }
 
-PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1, const char* text = kMinimalSft) {
+PlanResult plan_of(const std::vector<std::string>& overrides, int ranks = 1, const char* text = kMinimalSft,
+                   const ModelConfig& model = small_hybrid()) {
   const ConfigReading reading = read_text(text, overrides);
   EXPECT_TRUE(reading.errors.empty()) << reading.errors[0].key << ": " << reading.errors[0].message;
-  return try_plan(reading.loaded.config, ranks, small_hybrid());
+  return try_plan(reading.loaded.config, ranks, model);
 }
 
 void expect_error_of(const PlanResult& result, const std::string& key, const std::string& words) {
@@ -35,15 +36,37 @@ void expect_error_of(const PlanResult& result, const std::string& key, const std
 }
 
 TEST(HybridRules, TrainingOnResponsesIsPlanned) {
-  const PlanResult result = plan_of({});
-  ASSERT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
+  for (const char* dtype : {"run.dtype=fp32", "run.dtype=bf16", "run.dtype=fp64"}) {
+    const PlanResult result = plan_of({dtype});
+    EXPECT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
+  }
 }
 
 TEST(HybridRules, WhatDoesNotWorkYetIsRefused) {
-  expect_error_of(plan_of({"run.dtype=bf16"}), "run.dtype", "trains in fp32 and fp64 only");
   expect_error_of(plan_of({"run.device=cuda"}), "run.device", "run on the CPU only");
-  expect_error_of(plan_of({"roles.trainer.tp=2"}, 2), "roles.trainer.tp", "not shared by ranks yet");
-  expect_error_of(plan_of({"roles.trainer.cp=2"}, 2), "roles.trainer.cp", "not shared by ranks yet");
+  expect_error_of(plan_of({"roles.rollout.tp=2"}, 2, kMinimalConfig), "roles.rollout.tp",
+                  "ranks that generate share no gated delta nets yet");
+}
+
+/// Value heads are whole, key heads may be fewer than ranks; over cp those of a tp rank.
+TEST(HybridRules, HeadsOfDeltaNetsAreShared) {
+  for (const char* layout :
+       {"roles.trainer.tp=2", "roles.trainer.tp=4", "roles.trainer.cp=2", "roles.trainer.cp=4"}) {
+    const PlanResult result = plan_of({layout}, 4);
+    EXPECT_TRUE(result.errors.empty()) << layout << ": " << result.errors[0].message;
+  }
+  ModelConfig model = small_hybrid();
+  model.delta.key_heads = 1, model.delta.value_heads = 3;
+  expect_error_of(plan_of({"roles.trainer.tp=2"}, 2, kMinimalSft, model), "roles.trainer.tp",
+                  "3 value heads of gated delta nets do not divide by 2");
+  expect_error_of(plan_of({"roles.trainer.cp=2"}, 2, kMinimalSft, model), "roles.trainer.cp",
+                  "3 value heads of gated delta nets of a tp rank do not divide by 2");
+  model.delta.key_heads = 3, model.delta.value_heads = 6;
+  expect_error_of(plan_of({"roles.trainer.tp=2"}, 2, kMinimalSft, model), "roles.trainer.tp",
+                  "3 key heads of gated delta nets neither divide by 2, nor it by them");
+  model.delta.key_heads = model.delta.value_heads = 6;
+  expect_error_of(plan_of({"roles.trainer.tp=2", "roles.trainer.cp=2"}, 4, kMinimalSft, model),
+                  "roles.trainer.cp", "3 value heads of gated delta nets of a tp rank do not divide by 2");
 }
 
 TEST(HybridRules, PromptsWithImagesAreRefused) {

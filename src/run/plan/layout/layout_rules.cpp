@@ -5,6 +5,7 @@
 #include "src/comm/rank_set.h"
 #include "src/core/check.h"
 #include "src/run/plan/draft.h"
+#include "src/run/plan/layout/head_rules.h"
 
 namespace temper {
 namespace {
@@ -32,12 +33,9 @@ void require_cover(PlanDraft& d, const std::vector<int>& used) {
 
 bool has_key(const RolePlan& role, RoleKey key) { return role.traits->keys.has(key); }
 
-constexpr const char* kNotShared = "layers of hybrid models are not shared by ranks yet";
-
 /// Why a role does not have so many tensor parallel ranks; empty: it may.
 std::string tensor_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t tp) {
   const ModelConfig& m = d.models.of(role);
-  if (m.is_hybrid && tp > 1) return kNotShared;
   if (const auto ranks = std::ssize(role.ranks); ranks % tp != 0)
     return fmt::format("{} {} ranks do not divide into groups of {}", ranks, role.name(), tp);
   const bool has_dense_layers = std::ssize(m.moe.layers) < m.num_layers;
@@ -49,25 +47,15 @@ std::string tensor_parallel_defect(const PlanDraft& d, const RolePlan& role, int
         cut("units of the feed-forward layer", has_dense_layers ? m.intermediate_size : 0),
         cut("units of the shared expert", m.moe.shared_size)})
     if (!why.empty()) return why;
-  const int64_t kv = m.num_kv_heads;
-  if (kv % tp == 0 || tp % kv == 0) return "";
-  return fmt::format("{} heads of keys and values neither divide by {}, nor it by them", kv, tp);
+  return tp_heads_defect(m, tp);
 }
 
 std::string context_parallel_defect(const PlanDraft& d, const RolePlan& role, int64_t cp) {
   const ModelConfig& m = d.models.of(role);
-  if (m.is_hybrid && cp > 1) return kNotShared;
   if (role.groups_of(Axis::tp) % cp != 0)
     return fmt::format("{} {} ranks with tp = {} do not divide into groups of {}", role.ranks.size(),
                        role.name(), role.tp(), cp);
-  const AttentionShape heads = attention_shape(m, role.tp());
-  if (heads.q_heads % cp != 0)
-    return fmt::format("{} attention heads{} do not divide by {}", heads.q_heads,
-                       role.tp() > 1 ? fmt::format(" of a tp rank ({} / {})", m.num_heads, role.tp()) : "",
-                       cp);
-  if (heads.kv_heads % cp == 0 || cp % heads.kv_heads == 0) return "";
-  return fmt::format("{} heads of keys and values of a tp rank neither divide by {}, nor it by them",
-                     heads.kv_heads, cp);
+  return cp_heads_defect(m, role.tp(), cp);
 }
 
 /// Why a role with these tp and cp cannot have `pp` stages; empty if it can.

@@ -1,8 +1,11 @@
 #include "src/nn/families.h"
 
+#include <algorithm>
+
 namespace temper {
 namespace {
 
+/// Qwen3.5, dense.
 constexpr Family hybrid(const char* model_type, const char* architecture, bool in_vision_folder) {
   return {.model_type = model_type,
           .architecture = architecture,
@@ -21,6 +24,27 @@ constexpr Family hybrid(const char* model_type, const char* architecture, bool i
           .default_eos = -1,
           .is_hybrid = true,
           .in_vision_folder = in_vision_folder};
+}
+
+/// Qwen3.5 with experts.
+constexpr Family hybrid_moe(const char* model_type, const char* architecture, bool in_vision_folder) {
+  Family f = hybrid(model_type, architecture, in_vision_folder);
+  f.hidden_size = 2048, f.num_layers = 40, f.num_kv_heads = 2;
+  f.experts = {.number = 256,
+               .per_token = 8,
+               .size = 512,
+               .shared_size = 512,
+               .normalizes = true,
+               .in_all_layers = true};
+  return f;
+}
+
+constexpr Family qwen3_next() {
+  Family f = hybrid("qwen3_next", "Qwen3NextForCausalLM", /*in_vision_folder=*/false);
+  f.vocab_size = 151936, f.hidden_size = 2048, f.intermediate_size = 5632, f.num_layers = 48;
+  f.num_kv_heads = 2, f.grouped_inputs = true;
+  f.experts = {.number = 512, .per_token = 10, .size = 512, .shared_size = 512, .normalizes_unset = true};
+  return f;
 }
 
 constexpr Family kFamilies[] = {
@@ -118,13 +142,26 @@ constexpr Family kFamilies[] = {
      .default_eos = 2,
      .norm_eps = 1e-5,
      .rope_theta = 1e6,
-     .experts = {.number = 8, .per_token = 2, .normalizes = true, .names = ExpertNames::block_sparse_moe}},
+     .experts = {.number = 8,
+                 .per_token = 2,
+                 .normalizes = true,
+                 .names = ExpertNames::block_sparse_moe,
+                 .in_all_layers = true}},
     hybrid("qwen3_5", "Qwen3_5ForConditionalGeneration", /*in_vision_folder=*/true),
     hybrid("qwen3_5_text", "Qwen3_5ForCausalLM", /*in_vision_folder=*/false),
+    hybrid_moe("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", /*in_vision_folder=*/true),
+    hybrid_moe("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", /*in_vision_folder=*/false),
+    qwen3_next(),
 };
 
 }  // namespace
 
 std::span<const Family> families() { return kFamilies; }
+
+const Family* find_family(std::string_view model_type) {
+  const auto found =
+      std::ranges::find_if(kFamilies, [&](const Family& family) { return family.model_type == model_type; });
+  return found == std::end(kFamilies) ? nullptr : found;
+}
 
 }  // namespace temper

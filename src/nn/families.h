@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "src/nn/model_config.h"
 
@@ -34,8 +35,10 @@ struct FamilyExperts {
   int64_t per_token = 0;  //
   int64_t size = 0;       // 0: intermediate_size
   int64_t shared_size = 0;
-  bool normalizes = false;  // always; else by the key "norm_topk_prob", which is false where it is absent
+  bool normalizes = false;  // always; else by the key "norm_topk_prob"
   ExpertNames names = ExpertNames::mlp;
+  bool in_all_layers = false;     // whatever "decoder_sparse_step" and "mlp_only_layers" say
+  bool normalizes_unset = false;  // what an absent "norm_topk_prob" means
 };
 
 struct Family {
@@ -52,8 +55,11 @@ struct Family {
   FamilyExperts experts = {};
   bool is_hybrid = false;         // ModelConfig::is_hybrid, with gated delta nets in most layers
   bool in_vision_folder = false;  // the keys are those of "text_config"
+  bool grouped_inputs = false;    // files have the rows of a delta net's first product key head by key head
 };
 
 std::span<const Family> families();
+/// Null: there is none of this name.
+const Family* find_family(std::string_view model_type);
 
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include "src/core/check.h"
 #include "src/core/rng.h"
 #include "src/nn/rope_table.h"
+#include "src/rollout/media_tokens.h"
 
 namespace temper {
 namespace {
@@ -16,15 +17,6 @@ void require_ids(const std::vector<int32_t>& tokens, int64_t data_position, int6
                         .where = fmt::format("prompt {}", data_position),
                         .why = fmt::format("{}; ids are 0 to {}", id, vocab_size - 1),
                         .fix = "take the token out, or use the tokenizer of this model"});
-}
-
-void require_text(const std::vector<int32_t>& tokens, int64_t data_position, const ModelConfig& model) {
-  for (const int64_t id : model.media_token_ids)
-    if (std::find(tokens.begin(), tokens.end(), id) != tokens.end())
-      fail(Exit::data, {.what = "a prompt holds an image or a video",
-                        .where = fmt::format("prompt {}", data_position),
-                        .why = fmt::format("token {} stands for one, and the text model alone is read", id),
-                        .fix = "take prompts with images or videos out of the data"});
 }
 
 }  // namespace
@@ -48,7 +40,7 @@ void check_request(const Request& r, int64_t capacity, const ModelConfig& model)
                           longest >= model.max_position_embeddings ? why_no_longer_context(model.rope) : ""),
                       .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
   require_ids(r.prompt, r.data_position, model.vocab_size);
-  require_text(r.prompt, r.data_position, model);
+  require_text(r.prompt, model.media_token_ids, "a prompt", fmt::format("prompt {}", r.data_position));
   for (const Response& begun : r.begun) require_ids(begun.tokens, r.data_position, model.vocab_size);
   CHECK(r.begun.empty() || r.begun.size() == static_cast<size_t>(r.num_samples), "{} of {} samples begun",
         r.begun.size(), r.num_samples);

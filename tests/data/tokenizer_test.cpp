@@ -138,6 +138,11 @@ const Tokenizer& minimind() {
 }
 
 TEST(TokenizerGolden, MiniMind) { check_file(minimind(), kGolden + "/minimind.jsonl"); }
+
+/// Marks go with letters, as in the pattern of Qwen3.5: 77 of its texts have other ids with that of Qwen3.
+TEST(TokenizerGolden, MarksGoWithLetters) {
+  check_file(Tokenizer::load(kGolden + "/qwen3.5"), kGolden + "/qwen3.5.jsonl");
+}
 TEST(TokenizerGolden, Llama3Style) {
   check_file(Tokenizer::load(kGolden + "/llama3"), kGolden + "/llama3.jsonl");
   check_variants(kGolden + "/llama3", kGolden + "/llama3/variants.jsonl");

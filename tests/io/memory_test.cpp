@@ -77,28 +77,47 @@ TEST_F(Memory, ACheckpointGoesThroughWindows) {
   expect_windows(growth_mib([&] { load_state(Manifest::read(path), state.pieces()); }), "load");
 }
 
-TEST_F(Memory, AModelFolderGoesThroughWindows) {
-  write_file_atomic(join_path(folder_, "config.json"), R"({"architectures": ["Qwen3ForCausalLM"],
-    "model_type": "qwen3", "vocab_size": 98304, "hidden_size": 512, "intermediate_size": 64,
-    "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
-    "tie_word_embeddings": true, "torch_dtype": "bfloat16"})");
-  const std::string source = join_path(folder_, "source"), out = join_path(folder_, "out");
+/// Random weights, their import and their export.
+void expect_folder_in_windows(const std::string& folder, const char* text, int64_t least_mib) {
+  write_file_atomic(join_path(folder, "config.json"), text);
+  const std::string source = join_path(folder, "source"), out = join_path(folder, "out");
   expect_windows(growth_mib([&] {
-                   init_model_folder(join_path(folder_, "config.json"), source, parameter_specs,
+                   init_model_folder(join_path(folder, "config.json"), source, parameter_specs,
                                      {.seed = 1, .threads = 2});
                  }),
                  "init");
-  const ModelFolder folder = ModelFolder::open(source);
-  const ModelConfig config = parse_model_config(folder.config(), nullptr, folder.config_path());
-  ParameterStore store;  // 192 MiB
+  ModelFolder model = ModelFolder::open(source);
+  const ModelConfig config = parse_model_config(model.config(), nullptr, model.config_path());
+  model.match_names(config);
+  ParameterStore store;
   for (const ParamSpec& spec : parameter_specs(config)) store.add(spec);
   store.allocate(DType::f32, /*with_gradients=*/false);
-  ASSERT_GT(store.flat_values().bytes(), 190 * kMiB);
-  expect_windows(growth_mib([&] { import_weights(folder, config, store); }), "import");
+  ASSERT_GT(store.flat_values().bytes(), least_mib * kMiB);
+  expect_windows(growth_mib([&] { import_weights(model, config, store); }), "import");
   expect_windows(
       growth_mib([&] { export_model(source, parameter_specs(config), store_reader(store), out, {"fp32"}); }),
       "export");
+}
+
+TEST_F(Memory, AModelFolderGoesThroughWindows) {
+  expect_folder_in_windows(folder_, R"({"architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3", "vocab_size": 98304, "hidden_size": 512, "intermediate_size": 64,
+    "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16"})",
+                           190);
+}
+
+/// Its largest tensor, 96 MiB as stored, has its rows by key heads.
+TEST_F(Memory, AHybridFolderGoesThroughWindows) {
+  expect_folder_in_windows(folder_, R"({"architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next", "vocab_size": 256, "hidden_size": 1024, "intermediate_size": 64,
+    "num_experts": 0, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"],
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32, "linear_key_head_dim": 1024, "linear_value_head_dim": 256,
+    "linear_conv_kernel_dim": 4, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+    "hidden_act": "silu", "tie_word_embeddings": true, "torch_dtype": "bfloat16"})",
+                           200);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ import pathlib
 import random
 import shutil
 
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 BLOCKS = [(0x20, 0x7E), (0xA0, 0xFF), (0x100, 0x24F), (0x250, 0x2FF), (0x300, 0x36F), (0x370, 0x3FF),
           (0x400, 0x52F), (0x530, 0x5FF), (0x600, 0x6FF), (0x700, 0x74F), (0x780, 0x7FF), (0x8A0, 0x8FF),
@@ -64,6 +64,11 @@ EDGE = ['', ' ', '  ', '\n', '\r\n', ' \n', '\n ', '\t\t', 'a', ' a', 'a ', '  a
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
+# Qwen2 and 3 know no marks: \p{L} is in the place of [\p{L}\p{M}], and \p{M} is nowhere else.
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+          r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+MARKS = ['नमस्ते', 'दुनिया', 'हिन्दी', ' ภาษาไทย', 'สวัสดี', 'ที่นี่', 'கற்றல்', ' தமிழ்', 'শিক্ষা', 'עִבְרִית', ' שָׁלוֹם', 'الْعَرَبِيَّة', ' مُحَمَّد', 'q\u0307',
+         'x\u0301y\u0323', ' \u0301a', '\u0e31\u0e49', '!\u0301', '1\u0302', ' \u20e3', '\u0903क', "it's", 'e\u0301t', 'ខ្មែរ', 'မြန်မာ', 'བོད་ཡིག']
 
 
 def piece(rng, specials):
@@ -181,6 +186,37 @@ def train_byte_level(shared, size):
          'special_tokens': {names[0]: {'id': names[0], 'ids': [base], 'tokens': [names[0]]}}}]}
     tree['decoder'] = {'type': 'ByteLevel', 'add_prefix_space': True, 'trim_offsets': True, 'use_regex': True}
     return tree
+
+
+def train_marks(size):
+    """Byte-level BPE in the manner of Qwen3.5, of words whose letters have marks."""
+    rng = random.Random(7)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN35), 'isolated'), cut])
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+                                  show_progress=False)
+    tokenizer.train_from_iterator([''.join(rng.choice(MARKS) for _ in range(6)) for _ in range(300)], trainer)
+    tree = json.loads(tokenizer.to_str())
+    names = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<|vision_start|>', '<|image_pad|>']
+    tree['added_tokens'] = [added(size + i, name) for i, name in enumerate(names)]
+    tree['decoder'] = {'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False, 'use_regex': False}
+    return tree
+
+
+def make_marks(out):
+    tree = train_marks(600)
+    write_tree(out / 'qwen3.5', tree, '<|im_end|>')
+    tokenizer = Tokenizer.from_str(json.dumps(tree))
+    older = Tokenizer.from_str(json.dumps(tree).replace('[\\\\p{L}\\\\p{M}]', '\\\\p{L}').replace('\\\\p{M}', ''))
+    rng = random.Random(8)
+    texts = EDGE + MARKS + [''.join(rng.choice([*MARKS, ' ', '\n', '12', '!?']) for _ in range(rng.randint(2, 5)))
+                            for _ in range(60)] + [t for t in fuzz(9, 60, special_strings(json.dumps(tree))) if len(t) <= 25]
+    others = sum(tokenizer.encode(t).ids != older.encode(t).ids for t in texts)
+    assert others >= 30, others
+    write_rows(out / 'qwen3.5.jsonl', [case(tokenizer, t) for t in texts] + decode_cases(tokenizer, 2, 20))
+    print(f'qwen3.5: {others} of {len(texts)} texts have other ids with the pattern of Qwen3')
 
 
 def train_sentencepiece(shared, size):
@@ -309,6 +345,7 @@ def make_golden(shared, out):
     llama3 = train_byte_level(shared, 700)
     write_tree(out / 'llama3', llama3, {'content': '<|eot_id|>', 'lstrip': False})
     write_variants(out / 'llama3' / 'variants.jsonl', llama3, byte_level_variants(llama3), 11, 2, 14)
+    make_marks(out)
     llama2 = train_sentencepiece(shared, 800)
     write_tree(out / 'llama2', llama2, '</s>')
     write_variants(out / 'llama2' / 'variants.jsonl', llama2, sentencepiece_variants(llama2), 12, 3, 20)

@@ -23,7 +23,7 @@ struct Layer {
 };
 
 Layer layer_of(const ModelConfig& c, int64_t number) {
-  const std::string hf = fmt::format("model.layers.{}.", number);
+  const std::string hf = fmt::format("{}layers.{}.", c.tensor_prefix, number);
   const bool mixtral = c.moe.names == ExpertNames::block_sparse_moe;
   Layer layer{hf + "mlp.", hf + (mixtral ? "block_sparse_moe." : "mlp."), {}, {}};
   const int64_t experts = c.moe.num_experts, width = c.hidden_size, size = c.moe.expert_size;
@@ -63,7 +63,9 @@ void add(Tensors& tensors, const std::string& name, const TensorInfo& info, cons
                     .fix = "keep the fused tensors or those per expert, and remove the others"});
 }
 
-void split(Tensors& tensors, const Fused& fused, const std::string& experts, const std::string& folder) {
+JoinedTensor split(Tensors& tensors, const Fused& fused, const std::string& experts,
+                   const std::string& folder) {
+  JoinedTensor joined{fused.name, fused.shape, {}};
   const TensorInfo whole = tensors.at(fused.name);
   const int64_t number = fused.shape[0], kinds = std::ssize(fused.tensors);
   TensorInfo info{whole.dtype, {fused.shape[1] / kinds, fused.shape[2]}, whole.begin, 0, whole.file};
@@ -72,9 +74,11 @@ void split(Tensors& tensors, const Fused& fused, const std::string& experts, con
   for (int64_t e = 0; e < number; ++e)
     for (const char* tensor : fused.tensors) {
       info.end = info.begin + bytes;
-      add(tensors, fmt::format("{}{}.{}.weight", experts, e, tensor), info, fused.name, folder);
+      joined.blocks.push_back({fmt::format("{}{}.{}.weight", experts, e, tensor), 0, info.shape[0]});
+      add(tensors, joined.blocks.back().tensor, info, fused.name, folder);
       info.begin = info.end;
     }
+  return joined;
 }
 
 /// Both are there, or none.
@@ -94,9 +98,8 @@ bool is_fused(const Tensors& tensors, const Layer& layer, const std::string& fol
 
 }  // namespace
 
-std::set<std::string> split_fused_experts(Tensors& tensors, const ModelConfig& config,
-                                          const std::string& folder) {
-  std::set<std::string> files;
+FusedExperts split_fused_experts(Tensors& tensors, const ModelConfig& config, const std::string& folder) {
+  FusedExperts all;
   for (const int64_t number : config.moe.layers) {
     const Layer layer = layer_of(config, number);
     if (!is_fused(tensors, layer, folder)) continue;
@@ -105,14 +108,15 @@ std::set<std::string> split_fused_experts(Tensors& tensors, const ModelConfig& c
     for (const Fused* fused : {&layer.down, &layer.gate_up}) {
       const TensorInfo& info = tensors.at(fused->name);
       check_fused(info, *fused, folder);
-      files.insert(info.file);
-      split(tensors, *fused, layer.single + "experts.", folder);
+      if (!config.is_hybrid) all.files.insert(info.file);
+      JoinedTensor joined = split(tensors, *fused, layer.single + "experts.", folder);
+      if (config.is_hybrid) all.joined.push_back(std::move(joined));
     }
     const std::string router = layer.fused + "gate.weight";
     if (auto node = tensors.extract(router); !node.empty())
       add(tensors, layer.single + "gate.weight", node.mapped(), router, folder);
   }
-  return files;
+  return all;
 }
 
 }  // namespace temper

@@ -7,15 +7,20 @@
 #include <set>
 #include <string>
 
-#include "src/io/hf/safetensors.h"
+#include "src/io/hf/joined_tensors.h"
 #include "src/nn/model_config.h"
 
 namespace temper {
 
+struct FusedExperts {
+  std::set<std::string> files = {};       // that held some which go out a tensor each
+  std::vector<JoinedTensor> joined = {};  // hybrid models' alone: they are published so, and go out so
+};
+
 /// Puts tensors of single experts in the place of fused ones (for Mixtral also its router under its published
-/// name). Returns the files that held some. Exit::data for a fused tensor of another shape or type than the
-/// config's, for one without the other, and where an expert is there both ways.
-std::set<std::string> split_fused_experts(std::map<std::string, TensorInfo>& tensors,
-                                          const ModelConfig& config, const std::string& folder);
+/// name). Exit::data for a fused tensor of another shape or type than the config's, for one without the
+/// other, and where an expert is there both ways.
+FusedExperts split_fused_experts(std::map<std::string, TensorInfo>& tensors, const ModelConfig& config,
+                                 const std::string& folder);
 
 }  // namespace temper

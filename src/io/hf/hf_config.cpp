@@ -101,8 +101,12 @@ double told_aux_coef(const ConfigReader& r) {
 MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_layers) {
   const FamilyExperts& f = family.experts;
   MoeConfig moe;
-  if (f.number == 0 || (moe.num_experts = num_experts(r, family)) == 0) return {};
-  const bool qwen = f.names == ExpertNames::mlp;
+  if (f.number == 0) return {};
+  moe.num_experts = num_experts(r, family);
+  if (moe.num_experts == 0 && f.in_all_layers)
+    r.refuse(r.find("num_experts") ? "num_experts" : "num_local_experts",
+             "0, and all layers of this family have experts", fmt::format("give 1 to {}", kMaxExperts));
+  if (moe.num_experts == 0) return {};
   moe.names = f.names;
   moe.experts_per_token = size_of(r, family, "num_experts_per_tok", kMaxExperts, f.per_token);
   if (moe.experts_per_token > moe.num_experts)
@@ -114,10 +118,11 @@ MoeConfig read_experts(const ConfigReader& r, const Family& family, int64_t num_
     moe.shared_size = size_of(r, family, "shared_expert_intermediate_size", kMaxFfn, f.shared_size);
   const std::optional<bool> normalizes = f.normalizes ? true : r.flag("norm_topk_prob");
   if (!normalizes)
-    r.warn("\"norm_topk_prob\" is absent, false is used: weights of experts are not normalised");
-  moe.normalizes = normalizes.value_or(false);
+    r.warn(fmt::format("\"norm_topk_prob\" is absent, {} is used: weights of experts are {}normalised",
+                       f.normalizes_unset, f.normalizes_unset ? "" : "not "));
+  moe.normalizes = normalizes.value_or(f.normalizes_unset);
   moe.file_aux_coef = told_aux_coef(r);
-  if (qwen) {
+  if (!f.in_all_layers) {
     moe.layers = layers_with_experts(r, num_layers);
   } else {
     for (int64_t i = 0; i < num_layers; ++i) moe.layers.insert(i);
@@ -306,7 +311,9 @@ Json export_config(const Json& source, const ModelConfig& config, DType dtype, b
   Json out = source;
   if (config.is_hybrid) {  // transformers 5 alone reads these: there is no older spelling
     for (Json* object : {&out, out.contains("text_config") ? &out["text_config"] : &out})
-      if (set_dtype && object->is_object()) (*object)["dtype"] = torch_name(dtype);
+      if (set_dtype && object->is_object())
+        for (const char* key : {"dtype", "torch_dtype"})
+          if (key == std::string_view("dtype") || object->contains(key)) (*object)[key] = torch_name(dtype);
     return out;
   }
   const auto absent = [&](const char* key) {

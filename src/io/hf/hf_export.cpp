@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "src/core/check.h"
 #include "src/core/log.h"
@@ -68,6 +69,39 @@ TensorToWrite parameter_tensor(const Source& source, DType dtype, const ElementR
   return t;
 }
 
+/// What files hold joined, and how far it is written.
+class JoinedTensors {
+ public:
+  explicit JoinedTensors(const std::vector<JoinedTensor>& all) {
+    for (const JoinedTensor& joined : all)
+      for (const RowBlock& block : joined.blocks) of_.emplace(block.tensor, &joined);
+  }
+  /// The one with this tensor; null: it is written by itself.
+  const JoinedTensor* of(const std::string& tensor) const {
+    const auto at = of_.find(tensor);
+    return at == of_.end() ? nullptr : at->second;
+  }
+  /// The first time.
+  bool begins(const JoinedTensor& joined) { return begun_.insert(&joined).second; }
+
+ private:
+  std::map<std::string, const JoinedTensor*> of_;
+  std::set<const JoinedTensor*> begun_;
+};
+
+TensorToWrite joined_tensor(const JoinedTensor& joined, const std::map<std::string, Source>& sources,
+                            DType dtype, const ElementReader& read) {
+  const auto write = [&joined, &sources, dtype, &read](OutputFile& file) {
+    for (const RowBlock& block : joined.blocks) {
+      Source source = sources.at(block.tensor);
+      const int64_t width = source.spec->size() / source.spec->shape[0];
+      source.first += block.first * width;
+      write_elements(file, source, dtype, block.rows * width, read);
+    }
+  };
+  return {joined.name, safetensors_name(dtype), joined.shape, write};
+}
+
 TensorToWrite kept_tensor(const ModelFolder& folder, const std::string& name, const TensorInfo& info) {
   const auto copy = [&folder, name, bytes = info.end - info.begin](OutputFile& file) {
     std::vector<char> window(static_cast<size_t>(std::min<int64_t>(bytes, kWindow)));
@@ -87,15 +121,20 @@ std::vector<std::vector<TensorToWrite>> shards_like_source(const ModelFolder& fo
                                                            std::optional<DType> dtype,
                                                            const ElementReader& read) {
   std::map<std::string, std::vector<TensorToWrite>> files;
+  JoinedTensors joined(folder.joined());
   for (const std::string& name : folder.tensor_order()) {
-    if (is_tied_head(name, config)) continue;
+    const JoinedTensor* const whole = joined.of(name);
+    if (is_tied_head(name, config) || (whole && !joined.begins(*whole))) continue;
     const TensorInfo& info = folder.tensors().at(name);
     const auto source = sources.find(name);
-    TensorToWrite& tensor = files[info.file].emplace_back(
-        source == sources.end()
-            ? kept_tensor(folder, name, info)
-            : parameter_tensor(source->second, dtype.value_or(*float_dtype(info.dtype)), read));
-    tensor.name = folder.stored_name(name);
+    std::vector<TensorToWrite>& file = files[info.file];
+    if (source == sources.end())
+      file.push_back(kept_tensor(folder, name, info));
+    else if (const DType type = dtype.value_or(*float_dtype(info.dtype)); whole)
+      file.push_back(joined_tensor(*whole, sources, type, read));
+    else
+      file.push_back(parameter_tensor(source->second, type, read));
+    file.back().name = folder.stored_name(whole ? whole->name : name);
   }
   std::vector<std::vector<TensorToWrite>> shards;
   for (auto& [file, tensors] : files) shards.push_back(std::move(tensors));
@@ -116,13 +155,21 @@ std::vector<TensorToWrite> joined(std::vector<std::vector<TensorToWrite>> shards
   return all;
 }
 
+/// `all`: what files of the model hold joined.
 std::vector<TensorToWrite> tensors_of_specs(const std::vector<ParamSpec>& specs,
+                                            const std::vector<JoinedTensor>& all,
                                             const std::map<std::string, Source>& sources, DType dtype,
                                             const ElementReader& read) {
   std::vector<TensorToWrite> tensors;
+  JoinedTensors joined(all);
   for (const ParamSpec& spec : specs)
-    for (const HfPart& tensor : tensors_of(spec))
-      tensors.push_back(parameter_tensor(sources.at(tensor.name), dtype, read));
+    for (const HfPart& part : tensors_of(spec)) {
+      const JoinedTensor* const whole = joined.of(part.name);
+      if (!whole)
+        tensors.push_back(parameter_tensor(sources.at(part.name), dtype, read));
+      else if (joined.begins(*whole))
+        tensors.push_back(joined_tensor(*whole, sources, dtype, read));
+    }
   return tensors;
 }
 
@@ -163,10 +210,12 @@ void export_model(const std::string& source_folder, const std::vector<ParamSpec>
   const Json* generation = folder.generation_config() ? &*folder.generation_config() : nullptr;
   const ModelConfig config = parse_model_config(folder.config(), generation, folder.config_path());
   const std::map<std::string, Source> sources = sources_of(specs);
+  const std::vector<JoinedTensor> grouped = grouped_inputs(config);
   FolderPlan plan;
   DType main_type = dtype.value_or(config_dtype(folder.config()));
   if (folder.tensors().empty()) {
-    plan.shards = split_shards(tensors_of_specs(specs, sources, main_type, read), options.shard_bytes);
+    plan.shards =
+        split_shards(tensors_of_specs(specs, grouped, sources, main_type, read), options.shard_bytes);
   } else {
     folder.match_names(config);
     folder.allow_unused(options.allow_unused);
@@ -229,7 +278,9 @@ void init_model_folder(const std::string& config_json_path, const std::string& o
     convert_elements(destination.raw(), destination.dtype, values.data(), DType::f32, count);
   };
   FolderPlan plan;
-  plan.shards = split_shards(tensors_of_specs(specs, sources_of(specs), type, read), kShardBytes);
+  const std::map<std::string, Source> sources = sources_of(specs);
+  const std::vector<JoinedTensor> grouped = grouped_inputs(config);
+  plan.shards = split_shards(tensors_of_specs(specs, grouped, sources, type, read), kShardBytes);
   plan.total_parameters = num_parameters(specs);
   plan.config = export_config(source, config, type, wanted.has_value());
   if (!options.tokenizer_folder.empty()) plan.companions = companion_files(options.tokenizer_folder);

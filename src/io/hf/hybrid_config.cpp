@@ -8,7 +8,6 @@ namespace {
 
 constexpr int64_t kMaxHeads = 1 << 14, kMaxHeadDim = 1 << 12, kMaxWidth = 1 << 24, kMaxTokenId = 1 << 24;
 constexpr const char *kLinear = "linear_attention", *kFull = "full_attention";
-constexpr const char* kTextType = "qwen3_5_text";
 
 int64_t or_default(const ConfigReader& r, const char* key, int64_t high, int64_t absent) {
   if (const auto value = r.integer(key, 1, high)) return *value;
@@ -84,8 +83,9 @@ const Json& text_config(const ConfigReader& top, const Json& config, const Famil
     top.refuse("text_config",
                fmt::format("a model of type \"{}\" has the keys of its text model there", family.model_type));
   const ConfigReader r(*text, top.source(), "text_config.");
-  if (const auto type = r.text("model_type"); type && *type != kTextType)
-    r.refuse("model_type", quote_name(*type) + " is not supported", fmt::format("only \"{}\" is", kTextType));
+  const std::string wanted = std::string(family.model_type) + "_text";
+  if (const auto type = r.text("model_type"); type && *type != wanted)
+    r.refuse("model_type", quote_name(*type) + " is not supported", fmt::format("only \"{}\" is", wanted));
   return *text;
 }
 
@@ -99,8 +99,10 @@ void read_hybrid(const ConfigReader& top, const ConfigReader& r, const Family& f
   c.tie_word_embeddings = top.flag("tie_word_embeddings").value_or(false);
   c.tensor_prefix = family.in_vision_folder ? "model.language_model." : "model.";
   c.kept_tensors = {"model.visual.", "mtp."};
-  for (const char* key : {"image_token_id", "video_token_id"})
-    if (const auto id = top.integer(key, 0, kMaxTokenId)) c.media_token_ids.push_back(*id);
+  for (const auto& [key, absent] : {std::pair{"image_token_id", 248056}, {"video_token_id", 248057}}) {
+    const auto id = top.integer(key, 0, kMaxTokenId);
+    if (id || family.in_vision_folder) c.media_token_ids.push_back(id.value_or(absent));
+  }
 }
 
 }  // namespace temper

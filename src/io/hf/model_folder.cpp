@@ -285,7 +285,13 @@ void ModelFolder::check_index(const std::map<std::string, std::string>& weight_m
 
 void ModelFolder::match_names(const ModelConfig& config) {
   stored_names_.merge(match_tensor_prefix(tensors_, config, path_));
-  fused_files_.merge(split_fused_experts(tensors_, config, path_));
+  FusedExperts fused = split_fused_experts(tensors_, config, path_);
+  fused_files_.merge(fused.files);
+  joined_ = std::move(fused.joined);
+  if (tensors_.empty()) return;
+  const std::vector<JoinedTensor> grouped = grouped_inputs(config);
+  runs_ = split_joined(tensors_, grouped, path_);
+  joined_.insert(joined_.end(), grouped.begin(), grouped.end());
 }
 
 const std::string& ModelFolder::stored_name(const std::string& tensor) const {
@@ -339,8 +345,16 @@ void ModelFolder::read_bytes(const std::string& tensor, int64_t first, int64_t c
   const TensorInfo& info = it->second;
   CHECK(first >= 0 && count >= 0 && first <= info.end - info.begin - count, "bytes {}+{} of {}", first, count,
         tensor);
-  files_.at(info.file)->read(info.begin + first, count, destination);
   *bytes_read_ += count;
+  const SafetensorsFile& file = *files_.at(info.file);
+  const auto runs = runs_.find(tensor);
+  if (runs == runs_.end()) return file.read(info.begin + first, count, destination);
+  auto* to = static_cast<char*>(destination);
+  for (const ByteRun& run : runs->second) {
+    const int64_t begin = std::min(first, run.bytes), bytes = std::min(count, run.bytes - begin);
+    if (bytes > 0) file.read(run.begin + begin, bytes, to);
+    to += bytes, count -= bytes, first -= begin;
+  }
 }
 
 }  // namespace temper

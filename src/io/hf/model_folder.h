@@ -16,6 +16,7 @@
 
 #include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
+#include "src/io/hf/joined_tensors.h"
 #include "src/io/hf/safetensors.h"
 #include "src/nn/model_config.h"
 
@@ -28,8 +29,11 @@ class ModelFolder {
   enum class Weights { required, optional };
   static ModelFolder open(const std::string& path, Weights weights = Weights::required);
   /// From here on tensors are seen as `config`, that of this folder, calls them: experts that the files hold
-  /// as one tensor of all a tensor each (fused_experts.h), text models under one prefix (tensor_prefix.h).
+  /// as one tensor of all a tensor each (fused_experts.h), inputs of delta nets apart (joined_tensors.h),
+  /// text models under one prefix (tensor_prefix.h).
   void match_names(const ModelConfig& config);
+  /// Those of them that are written as the files have them.
+  const std::vector<JoinedTensor>& joined() const { return joined_; }
   /// What the files call a tensor.
   const std::string& stored_name(const std::string& tensor) const;
   /// Names, or patterns with *, of tensors that may be left over: nobody reads them, and an export writes
@@ -77,6 +81,8 @@ class ModelFolder {
   std::map<std::string, TensorInfo> tensors_;
   std::map<std::string, std::string> stored_names_;  // of those that are seen under another one
   std::set<std::string> fused_files_;
+  std::vector<JoinedTensor> joined_;
+  std::map<std::string, std::vector<ByteRun>> runs_;  // of those that lie in several
   std::vector<std::string> allowed_;
   std::vector<std::string> warnings_;
   std::unique_ptr<std::atomic<int64_t>> bytes_read_ = std::make_unique<std::atomic<int64_t>>(0);

@@ -4,6 +4,7 @@
 
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
+#include "src/rollout/media_tokens.h"
 
 namespace temper {
 namespace {
@@ -36,22 +37,24 @@ PromptOptions prompt_options(const DataConfig& d) {
           d.system_prompt, d.chat_arguments, false,          d.domain_key,   turns};
 }
 
-void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where) {
-  int32_t largest = 0;
-  for (const std::vector<int32_t>* ids : {&prompt.tokens, &prompt.response_tokens})
-    for (const int32_t id : *ids) largest = std::max(largest, id);
-  if (largest < vocab_size) return;
-  fail(Exit::data,
-       {.what = "the data has a token that the model does not know",
-        .where = where,
-        .why = fmt::format("id {}; the ids of the model are 0 to {} (vocab_size of its config.json)", largest,
-                           vocab_size - 1),
-        .fix = "use the tokenizer that the model was trained with (tokenizer.path)"});
-}
-
 bool PromptStream::Limits::fits(const Prompt& p) const {
   return static_cast<int64_t>(p.tokens.size()) <= max_prompt_tokens &&
          !(with_response && whole_tokens(p) > max_sequence_tokens);
+}
+
+void PromptStream::Limits::require_known_ids(const Prompt& prompt, const std::string& where) const {
+  int32_t largest = 0;
+  for (const std::vector<int32_t>* ids : {&prompt.tokens, &prompt.response_tokens})
+    for (const int32_t id : *ids) largest = std::max(largest, id);
+  if (largest >= vocab_size)
+    fail(Exit::data,
+         {.what = "the data has a token that the model does not know",
+          .where = where,
+          .why = fmt::format("id {}; the ids of the model are 0 to {} (vocab_size of its config.json)",
+                             largest, vocab_size - 1),
+          .fix = "use the tokenizer that the model was trained with (tokenizer.path)"});
+  require_text(prompt.tokens, media_token_ids, "a prompt", where);
+  require_text(prompt.response_tokens, media_token_ids, "a response", where);
 }
 
 PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
@@ -120,6 +123,7 @@ std::vector<DrawnPrompt> PromptStream::all(
     auto record = std::make_shared<const Json>(dataset_.line(i));
     Prompt prompt =
         builder_.build(*record, dataset_.where_line(i), limits_.with_response, dataset_.part_of_line(i));
+    limits_.require_known_ids(prompt, dataset_.where_line(i));
     if (!fit(prompt, dataset_.where_line(i))) continue;
     if (check_answer) check_answer(prompt, builder_.where_answer(*record, dataset_.where_line(i)));
     list.push_back({i, std::move(prompt), std::move(record)});
@@ -146,7 +150,7 @@ void PromptStream::check_all(
     const std::string where = dataset_.where_line(i);
     Prompt prompt = builder_.build(record, where, limits_.with_response, dataset_.part_of_line(i));
     note_progress();
-    require_known_ids(prompt, limits_.vocab_size, where);
+    limits_.require_known_ids(prompt, where);
     fitting += fit(prompt, where);
     if (check_answer) check_answer(prompt, builder_.where_answer(record, where));
   }

@@ -19,18 +19,19 @@ struct DrawnPrompt {
 
 PromptOptions prompt_options(const DataConfig& section);
 
-/// Error(Exit::data) at `where` for a token, of the prompt or its response, that the model has no row for.
-void require_known_ids(const Prompt& prompt, int64_t vocab_size, const std::string& where);
-
 class PromptStream {
  public:
   struct Limits {
     int64_t max_prompt_tokens = 0;
     int64_t max_sequence_tokens = 0;  // prompt and response (SFT)
     bool with_response = false;
-    int64_t vocab_size = int64_t{1} << 31;  // of the model: larger ids are refused
+    int64_t vocab_size = int64_t{1} << 31;      // of the model: larger ids are refused
+    std::vector<int64_t> media_token_ids = {};  // likewise, as ModelConfig has them
 
     bool fits(const Prompt& prompt) const;
+    /// Error(Exit::data) at `where` for a token, of the prompt or its response, that the model has no row
+    /// for.
+    void require_known_ids(const Prompt& prompt, const std::string& where) const;
   };
   PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
                const Tokenizer& tokenizer, const ChatTemplate* chat_template, const Limits& limits);

@@ -178,6 +178,7 @@ PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models
     draft.error("run.device", defect, {"cpu"});
   plan.num_parameters = num_parameters(facts);
   plan.vocab_size = facts.vocab_size;
+  plan.media_token_ids = facts.media_token_ids;
   plan.steps = config.run.steps;
   plan_adapters(draft);
   plan_freeze(draft);

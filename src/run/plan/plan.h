@@ -91,6 +91,7 @@ struct RunPlan {
   AdapterConfig adapters = {};                      // ModelConfig::adapters of the policy
   int64_t num_parameters = 0;
   int64_t vocab_size = 0;
+  std::vector<int64_t> media_token_ids = {};  // ModelConfig::media_token_ids
   int64_t steps = 0;
   BatchPlan batch;
   std::span<const RoleTraits> rows;  // all roles that there are

@@ -34,7 +34,9 @@ void Validation::add_set(const ValidationSet& config, const ValidationLengths& l
   if (!config.rewards.empty())
     set.own_rewards = std::make_unique<RewardSet>(rewards_of(config, c), p_.helpers);
   PromptStream stream({{config.path}}, c.data, c.run.seed, p_.maker.tokenizer, p_.chat,
-                      {.max_prompt_tokens = lengths.max_prompt_tokens});
+                      {.max_prompt_tokens = lengths.max_prompt_tokens,
+                       .vocab_size = p_.plan.vocab_size,
+                       .media_token_ids = p_.plan.media_token_ids});
   set.prompts = stream.all(c.validation.max_prompts, [&](const Prompt& prompt, const std::string& where) {
     rewards_of_set(set).check_answer(prompt.answer, where, prompt.domain);
   });

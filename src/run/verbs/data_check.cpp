@@ -180,7 +180,7 @@ Found look_at(DataCheck& check, const Config& config, const PromptStream::Limits
     const int64_t turns = by_turn ? count_turns(record, options, where) : 1;
     for (int64_t turn = 0; turn < turns; ++turn) {
       Prompt prompt = builder.build(record, where, limits.with_response, turn);
-      require_known_ids(prompt, limits.vocab_size, where);
+      limits.require_known_ids(prompt, where);
       found.lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
       found.overlong += limits.fits(prompt) ? 0 : 1;
       if (rewards) found.answers.look(*rewards, prompt, builder.where_answer(record, where));
@@ -194,7 +194,7 @@ Found look_at(DataCheck& check, const Config& config, const PromptStream::Limits
 
 void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, const TextTools& text) {
   const PromptStream::Limits limits{plan.max_prompt_tokens, plan.longest_sequence, !plan.generates,
-                                    plan.vocab_size};
+                                    plan.vocab_size, plan.media_token_ids};
   const Rows rows = read_rows(config.data.train);
   std::optional<RewardSet> rewards;
   if (plan.generates) rewards.emplace(config.reward);

@@ -11,6 +11,7 @@
 #include "src/data/prompt_builder.h"
 #include "src/nn/rope_table.h"
 #include "src/rollout/engine.h"
+#include "src/rollout/media_tokens.h"
 #include "src/run/plan/run_options.h"
 #include "src/run/record/origins/output_settings.h"
 #include "src/run/verbs/chat/conversation.h"
@@ -150,6 +151,7 @@ std::vector<Trajectory> read_sequences(const std::vector<JsonLine>& lines, const
             .why = fmt::format("{} tokens, the context has {}{}", tokens.size(), model.context_tokens(),
                                why_no_longer_context(model.config().rope)),
             .fix = "cut the sequence"});
+    require_text(tokens, model.config().media_token_ids, "a sequence", one.where);
     Trajectory t;
     t.prompt_tokens.assign(tokens.begin(), tokens.begin() + std::min<ptrdiff_t>(1, std::ssize(tokens)));
     t.response.tokens.assign(tokens.begin() + std::ssize(t.prompt_tokens), tokens.end());

@@ -77,6 +77,31 @@ TEST_F(PromptStreamTest, IdsThatTheModelLacksAreFoundFirst) {
   }
 }
 
+/// A vision tower, which is not there, would put rows in the place of such a token.
+TEST_F(PromptStreamTest, ImagesAndVideosAreRefusedWithTheirPlace) {
+  const std::string path = write(
+      "{\"prompt\":\" one\",\"response\":\" one\"}\n{\"prompt\":\" one two\",\"response\":\" one\"}\n"
+      "{\"prompt\":\" one\",\"response\":\" two\"}\n");
+  const std::vector<int32_t> one = tokenizer_.encode(" one", false), two = tokenizer_.encode(" two", false),
+                             both = tokenizer_.encode(" one two", false);
+  const auto media =
+      std::ranges::find_if(two, [&](int32_t id) { return std::ranges::find(one, id) == one.end(); });
+  ASSERT_NE(media, two.end());
+  const auto place = std::ranges::find(both, *media) - both.begin() + 1;
+  PromptStream::Limits limits{1000, 1000, false};
+  stream(path, limits).check_all(nullptr);
+  limits.media_token_ids = {int64_t{1} << 30, *media};
+  const std::vector<std::string> words = {
+      "a prompt holds an image or a video", path + ":2",
+      fmt::format("token {} at place {} of {}", *media, place, both.size())};
+  expect_error(Exit::data, words, "all lines", [&] { stream(path, limits).check_all(nullptr); });
+  expect_error(Exit::data, words, "validation", [&] { stream(path, limits).all(0); });
+  limits.with_response = true;
+  const std::string last = write("{\"prompt\":\" one\",\"response\":\" two\"}\n");
+  expect_error(Exit::data, {"a response holds an image or a video", last + ":1"}, "response",
+               [&] { stream(last, limits).check_all(nullptr); });
+}
+
 TEST_F(PromptStreamTest, EveryLineOncePerEpochWithItsRecord) {
   PromptStream s = stream(counted(9));
   const std::vector<DrawnPrompt> drawn = s.next(9);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -157,6 +158,10 @@ TEST(Recipes, ModelsAreAsPublished) {
                                                   {"Qwen3-30B-A3B", 30532122624},
                                                   {"Qwen1.5-MoE-A2.7B", 14315784192},
                                                   {"Mixtral-8x7B-v0.1", 46702792704},
+                                                  {"Qwen3.5-4B", 4205751296},
+                                                  {"Qwen3.5-9B", 8953803264},
+                                                  {"Qwen3.5-27B", 26895998464},
+                                                  {"Qwen3.5-35B-A3B", 34660610688},
                                                   {"Llama-3.1-70B-Instruct", 70553706496},
                                                   {"Llama-3.1-405B-Instruct", 405853388800}};
   for (const auto& [name, parameters] : numbers)
@@ -210,6 +215,21 @@ TEST(Recipes, ArePlannedWithoutModelsAndData) {
     ++recipes;
   }
   EXPECT_GE(recipes, 21);
+}
+
+/// They have no recipe of their own as long as no GPU runs them.
+TEST(Recipes, LargeHybridModelsArePlannedForCpusInSeconds) {
+  for (const char* name : {"Qwen3.5-4B", "Qwen3.5-9B", "Qwen3.5-27B", "Qwen3.5-35B-A3B"}) {
+    const std::clock_t begin = std::clock();
+    const CheckOutcome outcome = check_outcome(
+        parse_command_line({"check", "conf/demo_hybrid_sft.toml", std::string("model.path=not-here/") + name,
+                            "data.train=not-here/train.jsonl", "roles.trainer.zero=3", "--ranks", "8"}));
+    EXPECT_LE(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 3) << name;
+    EXPECT_EQ(outcome.exit_code, 0) << name << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(std::string("planned from conf/models/") + name + ".json"),
+              std::string::npos)
+        << outcome.output;
+  }
 }
 
 }  // namespace

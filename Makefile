@@ -170,11 +170,11 @@ test-long: deps
 test-layouts: deps
 	@$(MAKE) --no-print-directory build/temper $(LAYOUT_TESTS)
 	@SUITE=layouts JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
-# Each method learns the demo's task, and from shuffled answers none: half an hour on two cores.
+# Each method and agents learn their tasks, and from shuffled answers none: half an hour on two cores.
 test-learn: deps
 	@$(MAKE) --no-print-directory build/temper $(LEARN_TESTS)
 	@SUITE=learn JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
-# Real clients from PyPI against `temper serve`: PYTHON has openai, anthropic and litellm.
+# Real clients from PyPI against `temper serve` and in runs, those that PYTHON has (tests/clients/run.sh lists them).
 PYTHON ?= python3
 test-clients: deps
 	@$(MAKE) --no-print-directory build/temper
@@ -269,7 +269,7 @@ help:
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
 	@echo "make test-layouts           runs of up to 8 ranks that share a model along each axis, stopped after every step"
 	@echo "make test-learn             each method of algorithm.name learns the demo's task (half an hour)"
-	@echo "make test-clients           openai, anthropic and litellm (from PyPI, of PYTHON=python3) against temper serve"
+	@echo "make test-clients           openai, lm-eval, Claude Code and others (from PyPI, of PYTHON=python3) as they are"
 	@echo "make test-tsan              data races: tests of core, comm, ops, train and agents, and runs, under the thread sanitizer"
 	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits, hostile clients (an hour; CHAOS_SEED=1)"

@@ -12,6 +12,8 @@ import anthropic
 import litellm
 import openai
 
+from support import check, finish, server
+
 temper, model = sys.argv[1:3]
 PROMPTS = [f"Tell me about the number {i}." for i in range(8)]
 
@@ -32,15 +34,6 @@ def ask(client, text, **more):
     return client.chat.completions.create(
         model="any", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=12,
         extra_body={"return_token_ids": True}, logprobs=True, **more)
-
-
-def check(name, holds):
-    print(("ok    " if holds else "WRONG ") + name, flush=True)
-    if not holds:
-        check.failed = True
-
-
-check.failed = False
 
 
 def run(url):
@@ -105,10 +98,6 @@ def run(url):
     check("models", [m.id for m in client.models.list()] != [])
 
 
-server = subprocess.Popen([temper, "serve", "--model", model, "--port", "0"], stdout=subprocess.PIPE, text=True)
-try:
-    run(server.stdout.readline().split()[2])
-finally:
-    server.terminate()
-    check("SIGTERM ends it with 0", server.wait(30) == 0)
-sys.exit(check.failed)
+with server(temper, model) as url:
+    run(url)
+finish()

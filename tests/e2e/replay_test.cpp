@@ -1,5 +1,6 @@
 // One whole update from a rollout file, in fp64, against torch autograd in fp64 (tests/golden/replay, made by
-// tools/golden/golden.py): advantages, ratio clipping, KL, entropy bonus, aggregation, packing, model and head.
+// tools/golden/golden.py): advantages, ratio clipping, KL, entropy bonus, aggregation, packing, model and
+// head.
 
 #include <gtest/gtest.h>
 
@@ -35,8 +36,10 @@ class Replay : public ::testing::TestWithParam<const char*> {
   /// The update with at most `token_budget` rows per micro-batch; gradients are checked in the hook.
   UpdateStats update(int64_t token_budget) {
     const auto model = load_model(kFolder + "/model", DType::f64, kContext);
-    std::vector<Group> groups = read_rollouts(
-        kFolder + "/rollouts.jsonl", {.vocab_size = model->config().vocab_size, .context_tokens = kContext});
+    const bool forks = std::string(GetParam()).starts_with("forks-");
+    std::vector<Group> groups =
+        read_rollouts(kFolder + (forks ? "/rollouts-forks.jsonl" : "/rollouts.jsonl"),
+                      {.vocab_size = model->config().vocab_size, .context_tokens = kContext});
     const auto algorithm = make_algorithm(algorithm_of(golden_));
     algorithm->advantages(groups);
     std::vector<const Trajectory*> all;
@@ -85,7 +88,8 @@ TEST_P(Replay, GradientAndLoss) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Replay,
                          ::testing::Values("token-mean", "seq-mean-token-mean", "kl-in-loss",
-                                           "kl-seq-mean-token-mean", "sft"),
+                                           "kl-seq-mean-token-mean", "sft", "forks-token-mean",
+                                           "forks-kl-seq-mean-token-mean"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::replace(name.begin(), name.end(), '-', '_');

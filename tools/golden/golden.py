@@ -8,7 +8,8 @@ models/<name>/: config.json, random weights without a trivial parameter, and gol
   grad/<tensor>           gradient of sum weights * logprobs for every tensor of the folder
   greedy_prompt, greedy   64 tokens of arg-max decoding, without a stop
 replay/: a tiny Qwen3 folder, rollouts.jsonl, cases.json (settings and loss) and the gradient of every case;
-  adapters/ (PEFT) and their gradient where they are trained beside the model, with the settings of kl-in-loss
+  adapters/ (PEFT) and their gradient where they are trained beside the model, with the settings of kl-in-loss;
+  rollouts-forks.jsonl (sessions whose histories forked) and gradient-forks-*
 
 Needs torch, transformers 5, safetensors, numpy:  tools/golden/golden.py [name ...]
 """
@@ -316,6 +317,61 @@ def replay_loss(w, lines, case):
     return total, clipped
 
 
+def fork_loss(w, lines, case):
+    """Sessions with forks: statistics and sequence means count sessions, a session's tokens are those of all its forks."""
+    sessions = {}
+    for line in lines:
+        sessions.setdefault((line["group"], line["sample"]), []).append(line)
+    firsts = [forks[0] for forks in sessions.values()]
+    counted = {key: sum(sum(f["response_mask"]) for f in forks) for key, forks in sessions.items()}
+    tokens, total = sum(counted.values()), torch.zeros((), dtype=torch.float64)
+    for (key, forks), a in zip(sessions.items(), advantages(firsts)):
+        omega = 1.0 / tokens if case["aggregation"] == "token-mean" else 1.0 / (len(sessions) * counted[key])
+        for line in forks:
+            m = torch.tensor(line["response_mask"], dtype=torch.bool)
+            lp, entropy = (x[m] for x in response_stats(w, line))
+            old, ref = (torch.tensor(line[k], dtype=torch.float64)[m] for k in ("logprobs", "ref_logprobs"))
+            ratio, d = torch.exp(lp - old), lp - ref
+            term = torch.maximum(-a * ratio, -a * ratio.clamp(1 - CLIP, 1 + CLIP)) + case["kl_coef"] * (torch.exp(-d) - 1 + d)
+            total = total + omega * (term - case["entropy_coef"] * entropy).sum()
+    return total
+
+
+def make_replay_forks():
+    """Sessions of several turns, some with forks, which share the beginning of their session's first prompt."""
+    folder = os.path.join(ROOT, "replay")
+    w = {n: t.double().requires_grad_() for n, t in load_file(os.path.join(folder, "model", "model.safetensors")).items()}
+    rng, ids, lines = np.random.default_rng(2026), lambda n: rng.integers(0, REPLAY["vocab_size"], n).tolist(), []
+    rewards, forks = [[1.0, 0.0, 0.5], [0.0, 1.0, 0.25, 0.25]], {(0, 0): 3, (0, 2): 2, (1, 1): 2}
+    for g, of_group in enumerate(rewards):
+        prompt = ids(5)
+        for s, reward in enumerate(of_group):
+            for fork in range(forks.get((g, s), 1)):
+                turns = [(int(rng.integers(1, 5)), int(rng.integers(1, 6))) for _ in range(int(rng.integers(1, 4)))]
+                mask = sum(([1] * said + [0] * heard for said, heard in turns), [])[:-turns[-1][1]]
+                line = dict(step=1, group=g, sample=s, fork=fork, turns=len(turns), prompt_tokens=prompt + ids(3 * fork),
+                            response_tokens=ids(len(mask)), response_mask=mask)
+                with torch.no_grad():
+                    own = response_stats(w, line)[0].numpy()
+                line.update(logprobs=(own + 0.2 * rng.standard_normal(len(mask))).tolist(),
+                            ref_logprobs=(own + 0.3 * rng.standard_normal(len(mask))).tolist(), reward=reward,
+                            raw_reward=reward, finish_reason="stop", end_reason="done")
+                lines.append(line)
+    with open(os.path.join(folder, "rollouts-forks.jsonl"), "w") as f:
+        f.writelines(json.dumps(line) + "\n" for line in lines)
+    with open(os.path.join(folder, "cases.json")) as f:
+        cases = json.load(f)
+    for name in ("token-mean", "kl-seq-mean-token-mean"):
+        for t in w.values():
+            t.grad = None
+        loss = fork_loss(w, lines, CASES[name])
+        loss.backward()
+        cases["forks-" + name] = dict(CASES[name], loss=loss.item())
+        save_file({n: t.grad for n, t in w.items()}, os.path.join(folder, f"gradient-forks-{name}.safetensors"))
+        print(f"replay with forks, {name}: loss {loss.item():.15f}")
+    write_json(os.path.join(folder, "cases.json"), cases)
+
+
 def make_rollouts(w, rng):
     rewards = [[1.0, 0.0, 0.25, 1.0], [0.5, 0.5, 0.5, 0.5], [0.0, 1.0, 0.0, -0.75]]
     lengths = [[9, 14, 3, 1], [6, 8, 11, 5], [17, 0, 12, 7]]
@@ -399,7 +455,7 @@ def make_replay_adapters():
 
 def main():
     torch.set_num_threads(1)
-    others = {"replay": make_replay, "replay-adapters": make_replay_adapters}
+    others = {"replay": make_replay, "replay-adapters": make_replay_adapters, "replay-forks": make_replay_forks}
     for name in sys.argv[1:] or [*MODELS, *others]:
         others[name]() if name in others else make_model(name)
 

@@ -1,11 +1,21 @@
 #include "src/agents/doors/completions_door.h"
 
 #include "src/agents/doors/openai.h"
+#include "src/data/tokenizer/text.h"
 
 namespace temper {
 namespace {
 
 constexpr size_t kMostPrompts = 1024;
+
+/// A token's text, or "bytes:\xe6\x97" where it is a part of a character: those would all look alike, and be
+/// one key of an object.
+std::string name_of(const std::string& bytes) {
+  if (!find_invalid_utf8(bytes)) return bytes;
+  std::string name = "bytes:";
+  for (const char byte : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
 
 class CompletionsStream : public DoorStream {
  public:
@@ -78,9 +88,10 @@ DoorRequest CompletionsDoor::read(const Json& body, const DoorRules& rules) cons
 Json CompletionsDoor::logprobs_of(const DoorRequest& request, const DoorChoice& c) const {
   Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
   size_t offset = 0;
+  const auto named = [&](int32_t id) { return name_of(tokenizer_.token_bytes(id)); };
   const auto add = [&](int32_t id, Json logprob, Json top) {
     const std::string text = tokenizer_.token_bytes(id);
-    tokens.push_back(text);
+    tokens.push_back(name_of(text));
     logprobs.push_back(std::move(logprob));
     tops.push_back(std::move(top));
     offsets.push_back(std::exchange(offset, offset + text.size()));
@@ -91,13 +102,13 @@ Json CompletionsDoor::logprobs_of(const DoorRequest& request, const DoorChoice& 
       continue;
     }
     const PromptLogprob& p = c.prompt_logprobs[i];
-    Json top{{tokenizer_.token_bytes(c.prompt[i]), p.logprob}};
-    top[tokenizer_.token_bytes(p.best)] = p.best_logprob;
+    Json top{{named(c.prompt[i]), p.logprob}};
+    top[named(p.best)] = p.best_logprob;
     add(c.prompt[i], p.logprob, std::move(top));
   }
   for (size_t i = 0; i < c.response.tokens.size(); ++i)
     add(c.response.tokens[i], c.response.logprobs[i],
-        Json{{tokenizer_.token_bytes(c.response.tokens[i]), c.response.logprobs[i]}});
+        Json{{named(c.response.tokens[i]), c.response.logprobs[i]}});
   return {{"tokens", std::move(tokens)},
           {"token_logprobs", std::move(logprobs)},
           {"top_logprobs", std::move(tops)},

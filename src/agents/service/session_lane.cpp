@@ -11,10 +11,17 @@ namespace {
 
 constexpr const char* kTrained = "policy";
 constexpr const char* kUntrained = "policy-untrained";
+constexpr size_t kMostUnderWay = 256;  // turns of a session: others have to get theirs, too
 
 std::string header_of(const HttpRequest& http, const char* name) {
   const auto found = http.headers.find(name);
   return found == http.headers.end() ? std::string() : found->second;
+}
+
+/// A limit of the session, which another request does not change.
+bool is_limit(const Error& error) {
+  const auto* const refusal = dynamic_cast<const Refusal*>(&error);
+  return refusal != nullptr && refusal->session_limit();
 }
 
 /// openai's and anthropic's clients say the how many-th try a request is.
@@ -46,7 +53,9 @@ std::map<std::string, double> SessionResults::take_counts() {
 }
 
 void SessionLane::open(uint64_t number, const SessionSetup& setup) {
-  open_.emplace(number, Open{Session(setup, p_.cut), setup.data_position, setup.sample});
+  open_.emplace(number, OpenSession{.session = Session(setup, p_.cut),
+                                    .data_position = setup.data_position,
+                                    .sample = setup.sample});
 }
 
 void SessionLane::receive_reward(uint64_t number, const std::shared_ptr<HttpExchange>& exchange) {
@@ -80,6 +89,7 @@ void SessionLane::receive(uint64_t number, const std::shared_ptr<HttpExchange>& 
     answer(number, open->second, exchange, route);
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
+    open->second.at_limit = open->second.at_limit || is_limit(e);
     p_.results.count("rollout/requests_refused");
     reply_error(*exchange, door, door_error(e));
   }
@@ -91,22 +101,31 @@ Json SessionLane::models() const {
   return model_list(names, p_.rules.context_tokens);
 }
 
-void SessionLane::answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+void SessionLane::answer(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange,
                          Route route) {
   const HttpRequest& http = exchange->request();
   const bool turns = route == Route::chat || route == Route::messages || route == Route::tokens;
   if (route == Route::models) return exchange->reply(200, dump_json_line(models()));
   const Json body = http.method == "POST" ? parse_json(http.body, "body", kBodyLimits) : Json();
   if (route == Route::count_tokens) {
-    const DoorRequest r = p_.doors.at(route).read(body, p_.rules.doors);
+    const DoorRequest r = read(body, route);
     const size_t tokens = p_.cut.whole(r.messages, r.tools, r.arguments).size();
     const Json counted{{"input_tokens", tokens}};
     return exchange->reply(200, dump_json_line(counted));
   }
-  if (!turns)
+  if (!turns) {
+    p_.doors.require_short(body, p_.rules.context_tokens);
     return exchange->reply(
         200, dump_json_line(describe(route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));
-  answer_turn(number, open, exchange, p_.doors.at(route).read(body, p_.rules.doors));
+  }
+  answer_turn(number, open, exchange, read(body, route));
+}
+
+DoorRequest SessionLane::read(const Json& body, Route route) const {
+  DoorRequest request = p_.doors.at(route).read(body, p_.rules.doors);
+  p_.doors.require_short(request.messages, p_.rules.context_tokens);
+  p_.doors.require_short(request.tools, p_.rules.context_tokens);
+  return request;
 }
 
 /// Whether the turns of the model that a request names are trained; nothing where no model has the name.
@@ -117,8 +136,8 @@ std::optional<bool> SessionLane::is_trained(const std::string& model) const {
   return name == kUntrained ? std::optional(false) : std::nullopt;
 }
 
-void SessionLane::answer_turn(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
-                              DoorRequest request) {
+void SessionLane::answer_turn(uint64_t number, OpenSession& open,
+                              const std::shared_ptr<HttpExchange>& exchange, DoorRequest request) {
   const HttpRequest& http = exchange->request();
   const Door& door = p_.doors.at(route_of(http.path)->route);
   const std::optional<bool> trained = is_trained(request.model);
@@ -128,6 +147,11 @@ void SessionLane::answer_turn(uint64_t number, Open& open, const std::shared_ptr
                         .message = fmt::format("no model has this name; `{}`, `{}` and the aliases of "
                                                "rollout.harness are there",
                                                kTrained, kUntrained)});
+  if (open.under_way.size() >= kMostUnderWay)
+    return reply_error(*exchange, door,
+                       {.status = 429,
+                        .message = fmt::format("{} turns of the session are under way", kMostUnderWay),
+                        .retry_after_seconds = 1});
   for (const std::string& name : request.sampling.names())
     p_.results.count("rollout/run_sampling_held/" + name);
   TurnAsk ask{.messages = request.messages,
@@ -139,23 +163,22 @@ void SessionLane::answer_turn(uint64_t number, Open& open, const std::shared_ptr
               .retry = is_retry(http),
               .idempotency_key = header_of(http, "idempotency-key")};
   if (!request.prompts.empty()) ask.prompt = request.prompts.front();
-  std::vector<TurnStart> starts;
-  for (int32_t i = 0; i < request.n; ++i) starts.push_back(open.session.ask(ask));
-  const TurnFormat format = request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
-  for (const TurnStart& s : starts) {
-    open.formats.emplace(s.turn, format);
-    open.tools.emplace(s.turn, request.tools);
-  }
+  const std::vector<TurnStart> starts = open.ask_all(std::move(ask), request.n);
+  for (const TurnStart& s : starts)
+    if (s.kind == TurnStart::Kind::sample)
+      open.under_way.insert_or_assign(s.turn, OpenSession::UnderWay{format_of(request), request.tools});
   const auto client = client_of(open, exchange, std::move(request), starts);
   for (int32_t i = 0; i < std::ssize(starts); ++i) {
-    const TurnStart& s = starts[static_cast<size_t>(i)];
-    if (s.kind == TurnStart::Kind::answered) client->finish(i, open.session.turn(s.turn).response);
-    open.waiting[s.turn].push_back({client, i});
-    start(number, open, s);
+    open.join(starts[static_cast<size_t>(i)], {client, i});
+    start(number, open, starts[static_cast<size_t>(i)]);
   }
 }
 
-std::shared_ptr<OpenAnswer> SessionLane::client_of(const Open& open,
+TurnFormat SessionLane::format_of(const DoorRequest& request) const {
+  return request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
+}
+
+std::shared_ptr<OpenAnswer> SessionLane::client_of(const OpenSession& open,
                                                    const std::shared_ptr<HttpExchange>& exchange,
                                                    DoorRequest request,
                                                    const std::vector<TurnStart>& starts) const {
@@ -165,45 +188,36 @@ std::shared_ptr<OpenAnswer> SessionLane::client_of(const Open& open,
                   .created = std::time(nullptr),
                   .prompt = open.session.prompt(first),
                   .choices = {}};
+  const TurnFormat format = format_of(request);
   std::vector<size_t> of_choice;
   for (const TurnStart& s : starts) of_choice.push_back(s.turn);
   const auto call_id = [&session = open.session, of_choice](int32_t index, size_t call) {
     return session.call_id(of_choice[static_cast<size_t>(index)], call);
   };
-  return std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head),
-                                      open.formats.at(first), call_id);
+  return std::make_shared<OpenAnswer>(exchange, door, std::move(request), std::move(head), format, call_id);
 }
 
 void SessionLane::ask(uint64_t number, const Json& messages, const OnPipeAnswer& answer) {
   const auto at = open_.find(number);
   if (at == open_.end()) return;
-  Open& open = at->second;
+  OpenSession& open = at->second;
   try {
     for (const Json& message : normal_messages(messages)) open.said.push_back(message);
     const TurnStart s = open.session.ask({.messages = open.said});
-    open.formats.emplace(s.turn, p_.cut.format(Json()));
+    if (s.kind == TurnStart::Kind::sample)
+      open.under_way.insert_or_assign(s.turn, OpenSession::UnderWay{p_.cut.format(Json()), Json()});
     open.pipe.emplace(s.turn, answer);
     start(number, open, s);
-    if (s.kind == TurnStart::Kind::answered) tell_pipe(open, s.turn);
+    if (s.kind == TurnStart::Kind::answered) open.tell_pipe(s.turn);
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
-    answer({.refused = e.problem().what + ": " + e.problem().why});
+    const auto* const refusal = dynamic_cast<const Refusal*>(&e);
+    answer({.refused = e.problem().what + ": " + e.problem().why,
+            .at_limit = is_limit(e) || (refusal != nullptr && refusal->context_length())});
   }
 }
 
-/// A program that hears its answer over the pipe has got it.
-void SessionLane::tell_pipe(Open& open, size_t turn) {
-  const auto answer = open.pipe.extract(turn);
-  if (!answer) return;
-  const SessionTurn& t = open.session.turn(turn);
-  open.said.push_back(t.answer);
-  open.session.delivered(turn);
-  answer.mapped()({.turn = {{"text", t.response.text},
-                            {"tool_calls", t.answer.value("tool_calls", Json::array())},
-                            {"finish", finish_reason_name(t.response.finish)}}});
-}
-
-void SessionLane::start(uint64_t number, Open& open, const TurnStart& start) {
+void SessionLane::start(uint64_t number, OpenSession& open, const TurnStart& start) {
   if (start.kind != TurnStart::Kind::sample) return;
   GenerateOptions own = p_.rules.defaults;
   own.seed = start.seed;
@@ -219,55 +233,34 @@ void SessionLane::start(uint64_t number, Open& open, const TurnStart& start) {
 }
 
 void SessionLane::hear(DeskNews news) {
-  const auto clients_of = [&](DeskNumber number) -> std::vector<Waiting>* {
-    const auto at = asked_.find(number);
-    const auto open = at == asked_.end() ? open_.end() : open_.find(at->second.session);
-    return open == open_.end() ? nullptr : &open->second.waiting[at->second.turn];
-  };
   for (const DeskNews::Grown& g : news.grown)
-    if (std::vector<Waiting>* clients = clients_of(g.number))
-      for (const Waiting& client : *clients) client.answer->grow(client.index, g.token, g.logprob, g.text);
-  for (DeskNews::Done& d : news.done)
-    if (const auto asked = asked_.extract(d.number))
-      turn_is_over(asked.mapped(), std::move(d.responses.front()));
-  for (const DeskNews::Refused& r : news.refused)
-    if (std::vector<Waiting>* clients = clients_of(r.number))
-      for (const Waiting& client : *clients) client.answer->fail({.status = 400, .message = r.why});
+    if (const auto [open, turn] = turn_of(g.number); open) open->grow(turn, g);
+  for (const DeskNews::Done& d : news.done) {
+    const auto [open, turn] = turn_of(d.number);
+    asked_.erase(d.number);
+    if (open) open->finish(turn, d.responses.front());
+  }
+  for (const DeskNews::Refused& r : news.refused) {
+    const auto [open, turn] = turn_of(r.number);
+    asked_.erase(r.number);
+    if (open) open->refuse(turn, r.why);
+  }
 }
 
-void SessionLane::turn_is_over(const Asked& asked, Response response) {
-  const auto at = open_.find(asked.session);
-  if (at == open_.end()) return;
-  Open& open = at->second;
-  const TurnText said = parse_turn(response.text, open.formats[asked.turn], open.tools[asked.turn]);
-  open.session.sampled(asked.turn, response, said);
-  for (const Waiting& client : open.waiting[asked.turn]) client.answer->finish(client.index, response);
-  tell_pipe(open, asked.turn);
-}
-
-/// Who has got what he asked for, and who has gone: a client that closes its connection right behind the last
-/// byte may seem gone before the network knows that all was sent, so it is looked at twice.
-void SessionLane::look_at_clients(Open& open) {
-  for (auto& [turn, clients] : open.waiting)
-    std::erase_if(clients, [&, turn = turn](Waiting& client) {
-      if (client.answer->delivered()) {
-        open.session.delivered(turn);
-        return true;
-      }
-      const bool gone = client.answer->gone();
-      if (!std::exchange(client.seemed_gone, gone) || !gone) return false;
-      open.session.client_gone(turn);
-      return true;
-    });
-  std::erase_if(open.waiting, [](const auto& entry) { return entry.second.empty(); });
+std::pair<OpenSession*, size_t> SessionLane::turn_of(DeskNumber number) {
+  const auto asked = asked_.find(number);
+  if (asked == asked_.end()) return {nullptr, 0};
+  const auto open = open_.find(asked->second.session);
+  return {open == open_.end() ? nullptr : &open->second, asked->second.turn};
 }
 
 void SessionLane::end(uint64_t number, SessionEnd end) {
   auto entry = open_.extract(number);
   if (!entry) return;
-  Open& open = entry.mapped();
+  OpenSession& open = entry.mapped();
+  open.look_at_clients();
   for (auto& [turn, clients] : open.waiting)
-    for (const Waiting& client : clients)
+    for (const OpenSession::Waiting& client : clients)
       client.answer->fail({.status = 400, .message = "the session has ended", .code = "session_ended"});
   std::erase_if(asked_, [&](const auto& asked) {
     if (asked.second.session != number) return false;
@@ -279,6 +272,7 @@ void SessionLane::end(uint64_t number, SessionEnd end) {
     end.parts = open.posted->parts;
   }
   if (end.reason == EndReason::done && open.session.turns() == 0) end.reason = EndReason::no_request;
+  if (end.reason == EndReason::done && open.at_limit) end.reason = EndReason::limit;
   open.session.end(end);
   p_.results.put({.number = number,
                   .end = *open.session.ended(),
@@ -292,8 +286,8 @@ void SessionLane::tick() {
   const auto now = OpenAnswer::Clock::now();
   for (auto& [number, open] : open_) {
     for (const auto& [turn, clients] : open.waiting)
-      for (const Waiting& client : clients) client.answer->tick(now);
-    look_at_clients(open);
+      for (const OpenSession::Waiting& client : clients) client.answer->tick(now);
+    open.look_at_clients();
   }
 }
 

@@ -8,18 +8,10 @@
 
 #include "src/agents/service/doors.h"
 #include "src/agents/service/engine_desk.h"
-#include "src/agents/service/open_answer.h"
+#include "src/agents/service/open_session.h"
 #include "src/agents/service/routes.h"
-#include "src/agents/sessions/session.h"
 
 namespace temper {
-
-/// What a program hears over its pipe.
-struct PipeAnswer {
-  Json turn = {};            // {"text", "tool_calls", "finish"}
-  std::string refused = {};  // why there is none: what it asked is no turn
-};
-using OnPipeAnswer = std::function<void(const PipeAnswer&)>;
 
 /// What a session left when it ended.
 struct SessionResult {
@@ -77,41 +69,26 @@ class SessionLane {
   void tick();
 
  private:
-  /// A client that waits for a turn: choice `index` of its answer.
-  struct Waiting {
-    std::shared_ptr<OpenAnswer> answer;
-    int32_t index = 0;
-    bool seemed_gone = false;  // when it was looked at last
-  };
-  struct Open {
-    Session session;
-    int64_t data_position = 0;
-    int32_t sample = 0;
-    std::optional<SessionEnd> posted = {};                // the reward that came over HTTP
-    std::map<size_t, std::vector<Waiting>> waiting = {};  // by turn
-    Json said = Json::array();                            // over the pipe, in both directions
-    std::map<size_t, OnPipeAnswer> pipe = {};             // by turn
-    std::map<size_t, TurnFormat> formats = {};            // of turns that are under way
-    std::map<size_t, Json> tools = {};
-  };
   struct Asked {
     uint64_t session = 0;
     size_t turn = 0;
   };
-  void answer(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange, Route route);
+  void answer(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange, Route route);
   std::optional<bool> is_trained(const std::string& model) const;
-  void answer_turn(uint64_t number, Open& open, const std::shared_ptr<HttpExchange>& exchange,
+  void answer_turn(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange,
                    DoorRequest request);
-  std::shared_ptr<OpenAnswer> client_of(const Open& open, const std::shared_ptr<HttpExchange>& exchange,
-                                        DoorRequest request, const std::vector<TurnStart>& starts) const;
-  void start(uint64_t number, Open& open, const TurnStart& start);
-  void tell_pipe(Open& open, size_t turn);
-  void turn_is_over(const Asked& asked, Response response);
-  void look_at_clients(Open& open);
+  DoorRequest read(const Json& body, Route route) const;
+  TurnFormat format_of(const DoorRequest& request) const;
+  std::shared_ptr<OpenAnswer> client_of(const OpenSession& open,
+                                        const std::shared_ptr<HttpExchange>& exchange, DoorRequest request,
+                                        const std::vector<TurnStart>& starts) const;
+  void start(uint64_t number, OpenSession& open, const TurnStart& start);
   Json models() const;
+  /// The session of a request of the desk, and which of its turns that is; none where it has ended.
+  std::pair<OpenSession*, size_t> turn_of(DeskNumber number);
 
   const Parts p_;
-  std::map<uint64_t, Open> open_;  // by number of the session
+  std::map<uint64_t, OpenSession> open_;  // by number of the session
   std::map<DeskNumber, Asked> asked_;
 };
 

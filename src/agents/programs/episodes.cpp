@@ -46,8 +46,8 @@ void Episodes::move(PlayerNews& news) {
       ++at;
       continue;
     }
+    end_program(helpers_, episode.pipes.program);
     finish(at->first, episode, news);
-    helpers_.end(episode.pipes.program);
     at = open_.erase(at);
   }
 }

@@ -108,4 +108,12 @@ std::string ProgramPipes::last_words() const {
   return text.empty() ? "" : ": " + printable(text);
 }
 
+void end_program(Helpers& helpers, HelperProgram& program) {
+  if (helpers.end(program)) return;
+  throw KeeperLost({.what = "the keeper of the programs has ended",
+                    .where = "rollout.harness",
+                    .why = "it was killed, by hand or for want of memory (see dmesg), and they with it",
+                    .fix = "start the run again"});
+}
+
 }  // namespace temper

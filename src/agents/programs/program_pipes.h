@@ -50,4 +50,8 @@ class ProgramPipes {
   std::optional<int> exited_;
 };
 
+/// Ends a program. KeeperLost: its keeper was killed and the program with it, so how that ended says nothing
+/// of it.
+void end_program(Helpers& helpers, HelperProgram& program);
+
 }  // namespace temper

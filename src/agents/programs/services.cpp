@@ -188,12 +188,12 @@ void Services::take_word(Worker& worker, const std::string& id, const Json& line
 
 /// Kills the worker; what it played ends so.
 void Services::drop(Worker& worker, EndReason reason, const std::string& why, PlayerNews& news) {
+  if (worker.pipes) end_program(helpers_, worker.pipes->program);
   for (const auto& [id, open] : worker.open) {
     news.fail(open.session, reason, why);
     places_.erase(open.session);
   }
   worker.open.clear();
-  if (worker.pipes) helpers_.end(worker.pipes->program);
   worker.pipes.reset();
   const double pause = std::min(kLongestPause, kFirstPause * std::pow(2, worker.ends_in_row));
   ++worker.ends_in_row;

@@ -1,6 +1,7 @@
 #include "src/agents/server/http_call.h"
 
 #include <microhttpd.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cstring>
@@ -21,8 +22,8 @@ void HttpCall::reply(int status, std::string body, const HttpHeaders& headers,
                      const std::string& content_type) {
   const std::lock_guard lock(mutex_);
   start(State::whole, status, headers, content_type);
-  if (gone_) return;
-  unsent_ = std::move(body);
+  gone_ = gone_ || has_left();
+  if (!gone_) unsent_ = std::move(body);
   wake();
 }
 
@@ -70,6 +71,31 @@ bool HttpCall::delivered() const {
   return delivered_;
 }
 
+/// Not what has been given to the library: it says itself what comes of that.
+bool HttpCall::lost() const {
+  const std::lock_guard lock(mutex_);
+  if (finished_) return !delivered_;
+  return !on_its_way() && (gone_ || has_left());
+}
+
+void HttpCall::set_socket(int socket) {
+  const std::lock_guard lock(mutex_);
+  socket_ = socket;
+}
+
+/// The library has all of the answer. Who has read a stream to its end may leave before the library has
+/// closed it.
+bool HttpCall::on_its_way() const {
+  if (state_ == State::whole) return handed_on_;
+  return state_ == State::ended && !gone_ && taken_ == unsent_.size();
+}
+
+/// The client has closed its connection, or its writing half.
+bool HttpCall::has_left() const {
+  pollfd look{.fd = socket_, .events = POLLRDHUP, .revents = 0};
+  return !finished_ && socket_ >= 0 && ::poll(&look, 1, 0) > 0;
+}
+
 int64_t HttpCall::buffered() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(unsent_.size() - taken_);
@@ -80,7 +106,9 @@ HttpCall::Next HttpCall::next(MHD_Connection* connection) {
   if (gone_) return Next::close;
   switch (state_) {
     case State::whole:
-      return Next::whole;
+      gone_ = !handed_on_ && has_left();
+      handed_on_ = !gone_;
+      return gone_ ? Next::close : Next::whole;
     case State::streaming:
     case State::ended:
       return Next::stream;
@@ -101,6 +129,10 @@ ssize_t HttpCall::read(MHD_Connection* connection, char* to, size_t size) {
     sleep(connection);
     return 0;
   }
+  if (has_left()) {
+    give_up();
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+  }
   std::memcpy(to, unsent_.data() + taken_, count);
   taken_ += count;
   if (2 * taken_ >= unsent_.size()) {
@@ -112,16 +144,16 @@ ssize_t HttpCall::read(MHD_Connection* connection, char* to, size_t size) {
 
 void HttpCall::finished(bool delivered) {
   const std::lock_guard lock(mutex_);
+  delivered_ = delivered || (state_ == State::ended && on_its_way());
   finished_ = true;
-  delivered_ = delivered;
-  gone_ = !delivered;
+  gone_ = !delivered_;
   std::string().swap(unsent_);
   taken_ = 0;
 }
 
 void HttpCall::cancel() {
   const std::lock_guard lock(mutex_);
-  if (finished_) return;
+  if (finished_ || (state_ == State::ended && on_its_way())) return;
   give_up();
   wake();
 }

@@ -33,9 +33,12 @@ class HttpCall {
   bool answered() const;
   bool gone() const;
   bool delivered() const;
+  bool lost() const;
   int64_t buffered() const;
 
   // The network.
+  /// The socket of its connection, which is open until finished().
+  void set_socket(int socket);
   enum class Next { wait, whole, stream, dropped, close };
   /// What to do with the connection. After `wait` it sleeps until it is asked for again.
   Next next(MHD_Connection* connection);
@@ -58,6 +61,8 @@ class HttpCall {
   void sleep(MHD_Connection* connection);
   void wake();
   void give_up();
+  bool on_its_way() const;
+  bool has_left() const;
 
   const HttpRequest request_;
   const BodyRoom room_;
@@ -70,6 +75,8 @@ class HttpCall {
   std::string unsent_;  // a whole body, or of a stream what was not taken yet, behind `taken_` bytes
   size_t taken_ = 0;
   bool gone_ = false, finished_ = false, delivered_ = false;
+  bool handed_on_ = false;  // a whole answer: the library has it
+  int socket_ = -1;
   MHD_Connection* asleep_ = nullptr;
 };
 

@@ -23,6 +23,7 @@ void HttpExchange::end() { call_->end(); }
 bool HttpExchange::answered() const { return call_->answered(); }
 bool HttpExchange::gone() const { return call_->gone(); }
 bool HttpExchange::delivered() const { return call_->delivered(); }
+bool HttpExchange::lost() const { return call_->lost(); }
 int64_t HttpExchange::buffered() const { return call_->buffered(); }
 
 }  // namespace temper

@@ -74,6 +74,9 @@ class HttpExchange {
   bool gone() const;
   /// The last byte of the answer went to the socket.
   bool delivered() const;
+  /// The client will never have the answer: it left, or closed its writing half, before all of it was on its
+  /// way. Known from the instant in which it does so.
+  bool lost() const;
   /// Bytes of the answer that were given and that the socket has not taken yet. Over
   /// HttpOptions::max_unsent_bytes the client counts as gone.
   int64_t buffered() const;

@@ -149,6 +149,7 @@ MHD_Result HttpServer::Network::answer(Incoming& request, MHD_Connection* connec
   if (request.refusal()) return send_refusal(connection, *request.refusal(), false);
   if (request.call() == nullptr) {
     const std::shared_ptr<HttpCall>& call = request.make_call();
+    call->set_socket(place_of(connection)->descriptor);
     if (!connections_.answering(place_of(connection), call)) return MHD_NO;
     receive_(std::make_shared<HttpExchange>(call));
   }

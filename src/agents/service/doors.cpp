@@ -8,8 +8,22 @@
 #include "src/agents/sessions/refusal.h"
 
 namespace temper {
+namespace {
+
+/// The bytes of all texts that a value holds; an object counts as one more, as each message is a token.
+int64_t bytes_of(const Json& value) {
+  if (value.is_string()) return std::ssize(value.get_ref<const std::string&>());
+  int64_t bytes = value.is_object();
+  if (value.is_structured())
+    for (const Json& part : value) bytes += bytes_of(part);
+  return bytes;
+}
+
+}  // namespace
 
 Doors::Doors(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest_token_ = std::max(longest_token_, std::ssize(tokenizer.token_bytes(id)));
   doors_[Route::chat] = std::make_unique<ChatDoor>(tokenizer);
   doors_[Route::completions] = std::make_unique<CompletionsDoor>(tokenizer);
   doors_[Route::messages] = std::make_unique<MessagesDoor>();
@@ -20,6 +34,18 @@ const Door& Doors::at(Route route) const {
   if (route == Route::count_tokens) route = Route::messages;  // bodies and errors of the same form
   const auto found = doors_.find(route);
   return *(found == doors_.end() ? doors_.at(Route::chat) : found->second);
+}
+
+void Doors::require_short(const Json& texts, int64_t context_tokens) const {
+  const int64_t least = bytes_of(texts) / longest_token_;
+  if (least <= context_tokens) return;
+  throw Refusal(Refusal::Code::context_length,
+                {.what = "the prompt is too long",
+                 .where = "messages",
+                 .why = fmt::format("it has {} tokens at least, and with the answer there can be {}", least,
+                                    context_tokens),
+                 .fix = "send fewer or shorter messages"},
+                least, context_tokens);
 }
 
 DoorError too_long(int64_t tokens, int64_t limit) {

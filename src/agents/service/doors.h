@@ -16,9 +16,13 @@ class Doors {
   /// The door of a route that asks for turns; that of chat for all others, whose errors have its form.
   const Door& at(Route route) const;
   const Tokenizer& tokenizer() const { return tokenizer_; }
+  /// Refusal where texts (or values that hold them) have more bytes than so many tokens can say: what surely
+  /// is too long costs no rendering and no tokenizing, for which others would have to wait.
+  void require_short(const Json& texts, int64_t context_tokens) const;
 
  private:
   const Tokenizer& tokenizer_;
+  int64_t longest_token_ = 1;  // bytes
   std::map<Route, std::unique_ptr<Door>> doors_;
 };
 

@@ -74,6 +74,7 @@ void DeskGeneration::take(EngineDesk::Asked asked) {
     at_work_.erase(found->second);
     numbers_.erase(found);
   }
+  tell({});  // refusals, where there is nothing to do
 }
 
 void DeskGeneration::tell(std::vector<Generation::Finished> finished) {

@@ -25,6 +25,8 @@ void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Route
     case Route::tokens:
     case Route::completions: {
       const Door& door = p_.doors.at(routed.route);
+      if (body.contains("prompt") && body["prompt"].is_string())
+        p_.doors.require_short(body["prompt"], p_.rules.context_tokens);
       return ask(exchange, door, door.read(body, p_.rules.doors));
     }
     case Route::models:
@@ -68,6 +70,8 @@ std::vector<int32_t> FreeLane::rendered(const DoorRequest& r) const {
         {.what = "messages cannot be rendered",
          .where = "messages",
          .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
+  p_.doors.require_short(r.messages, p_.rules.context_tokens);
+  p_.doors.require_short(r.tools, p_.rules.context_tokens);
   return p_.cut->whole(r.messages, r.tools, r.arguments);
 }
 

@@ -72,7 +72,7 @@ void OpenAnswer::grow(int32_t index, const TurnGrowth& growth) {
 
 void OpenAnswer::finish(int32_t index, Response response) {
   Choice& open = choices_[static_cast<size_t>(index)];
-  if (std::exchange(open.over, true)) return;
+  if (finished() || std::exchange(open.over, true)) return;
   DoorChoice& choice = answer_.choices[static_cast<size_t>(index)];
   choice.said = parse_turn(response.text, format_, request_.tools);
   for (size_t i = 0; i < choice.said.calls.size(); ++i) choice.call_ids.push_back(call_id_(index, i));

@@ -45,6 +45,7 @@ class OpenAnswer {
 
   bool gone() const { return exchange_->gone(); }
   bool delivered() const { return exchange_->delivered(); }
+  bool lost() const { return exchange_->lost(); }
   const DoorRequest& request() const { return request_; }
   const DoorAnswer& answer() const { return answer_; }
 

@@ -1,28 +1,46 @@
 #include "src/agents/service/open_session.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace temper {
 
 OpenSession::OpenSession(const SessionSetup& setup, Session of, const PausedSession& paused, bool stopped)
-    : session(std::move(of)), data_position(setup.data_position), sample(setup.sample), after_stop(stopped) {
+    : session(std::move(of)),
+      data_position(setup.data_position),
+      sample(setup.sample),
+      after_stop(stopped),
+      heard_before_(paused.heard) {
   if (stopped) spent_ = paused.spent;
-  for (const auto& [turn, text] : paused.heard) heard_[turn].text = text;
 }
 
-void OpenSession::expect(size_t turn, const TurnFormat& format, const Json& tools) {
-  formats_.emplace(turn, format);
-  tools_.emplace(turn, tools);
+std::vector<TurnStart> OpenSession::ask_all(TurnAsk ask, int32_t answers) {
+  look_at_clients();  // a request is another one's again where that one's client is gone
+  std::vector<TurnStart> starts;
+  try {
+    for (ask.choice = 0; ask.choice < answers; ++ask.choice) starts.push_back(session.ask(ask));
+  } catch (const Error&) {
+    for (const TurnStart& s : starts)
+      s.kind == TurnStart::Kind::sample ? session.withdraw(s.turn) : session.client_gone(s.turn);
+    throw;
+  }
+  return starts;
 }
 
-void OpenSession::add_client(size_t turn, std::shared_ptr<OpenAnswer> answer, int32_t index) {
-  const SessionTurn& t = session.turn(turn);
-  const auto heard = heard_.find(turn);
-  if (t.finished)
-    answer->finish(index, t.response);
-  else if (heard != heard_.end())
-    answer->grow(index, heard->second);
-  waiting_[turn].push_back({std::move(answer), index});
+void OpenSession::begin(const TurnStart& start, const TurnFormat& format, const Json& tools) {
+  UnderWay way{format, tools};
+  if (start.begun) way.heard = {start.begun->tokens, start.begun->logprobs, ""};
+  if (auto before = heard_before_.extract(start.turn)) way.heard.text = std::move(before.mapped());
+  under_way_.insert_or_assign(start.turn, std::move(way));
+}
+
+void OpenSession::add_client(const TurnStart& start, std::shared_ptr<OpenAnswer> answer, int32_t index) {
+  if (start.kind == TurnStart::Kind::answered) {
+    answer->finish(index, session.turn(start.turn).response);
+  } else if (const TurnGrowth& heard = under_way_.at(start.turn).heard; !heard.tokens.empty()) {
+    answer->grow(index, heard);
+  }
+  waiting_[start.turn].push_back({std::move(answer), index});
 }
 
 void OpenSession::tell_pipe(size_t turn) {
@@ -37,7 +55,7 @@ void OpenSession::tell_pipe(size_t turn) {
 }
 
 void OpenSession::grow(size_t turn, const TurnGrowth& growth) {
-  TurnGrowth& heard = heard_[turn];
+  TurnGrowth& heard = under_way_.at(turn).heard;
   heard.tokens.insert(heard.tokens.end(), growth.tokens.begin(), growth.tokens.end());
   heard.logprobs.insert(heard.logprobs.end(), growth.logprobs.begin(), growth.logprobs.end());
   heard.text += growth.text;
@@ -45,19 +63,23 @@ void OpenSession::grow(size_t turn, const TurnGrowth& growth) {
 }
 
 void OpenSession::refuse(size_t turn, const std::string& why) {
-  at_engine_.erase(turn);
+  session.withdraw(turn);
+  under_way_.erase(turn);
   for (const Waiting& client : waiting_[turn]) client.answer->fail({.status = 400, .message = why});
+  waiting_.erase(turn);
   if (const auto answer = pipe_.extract(turn)) answer.mapped()({.refused = why});
 }
 
 void OpenSession::take(size_t turn, Response response) {
-  spent_[turn] += std::ssize(response.tokens) - at_engine_.extract(turn).mapped();
+  UnderWay& way = under_way_.at(turn);
+  spent_[turn] += std::ssize(response.tokens) - way.had;
   if (response.finish == FinishReason::unfinished) {
     session.begun(turn, std::move(response));
     return hold(turn);
   }
-  heard_.erase(turn);
-  const TurnText text = parse_turn(response.text, formats_[turn], tools_[turn]);
+  const TurnText text = parse_turn(response.text, way.format, way.tools);
+  under_way_.erase(turn);
+  look_at_clients();  // before there is an answer: who has left does not get it
   session.sampled(turn, response, text);
   for (const Waiting& client : waiting_[turn]) client.answer->finish(client.index, response);
   tell_pipe(turn);
@@ -72,24 +94,31 @@ int64_t OpenSession::spent_up_to(std::optional<size_t> turn) const {
   return tokens;
 }
 
-void OpenSession::begin_with(size_t turn, const Response& begun) {
-  heard_[turn].tokens = begun.tokens;
-  heard_[turn].logprobs = begun.logprobs;
-}
-
 void OpenSession::give(size_t turn, const std::optional<Response>& begun) {
-  at_engine_[turn] = begun ? std::ssize(begun->tokens) : 0;
+  UnderWay& way = under_way_.at(turn);
+  way.held = false;
+  way.had = begun ? std::ssize(begun->tokens) : 0;
 }
 
-std::set<size_t> OpenSession::begin_step() {
+bool OpenSession::may_rest() const {
+  return !rests && !under_way_.empty() &&
+         std::all_of(under_way_.begin(), under_way_.end(),
+                     [](const auto& entry) { return entry.second.held; });
+}
+
+std::vector<size_t> OpenSession::begin_step() {
   spent_.clear();
   rests = after_stop = false;
-  return std::exchange(held_, {});
+  std::vector<size_t> held;
+  for (const auto& [turn, way] : under_way_)
+    if (way.held) held.push_back(turn);
+  return held;
 }
 
-std::string OpenSession::record() const {
-  PausedSession paused{.session = session.record(), .spent = spent_};
-  for (const auto& [turn, heard] : heard_) paused.heard[turn] = heard.text;
+std::string OpenSession::record() {
+  look_at_clients();
+  PausedSession paused{.session = session.record(), .spent = spent_, .heard = heard_before_};
+  for (const auto& [turn, way] : under_way_) paused.heard[turn] = way.heard.text;
   return paused_to_text(paused);
 }
 
@@ -104,30 +133,29 @@ void OpenSession::tick(OpenAnswer::Clock::time_point now) {
   look_at_clients();
 }
 
-/// Who has got what he asked for, and who has gone: a client that closes its connection right behind the last
-/// byte may seem gone before the network knows that all was sent, so it is looked at twice.
 void OpenSession::look_at_clients() {
   for (auto& [turn, clients] : waiting_)
-    std::erase_if(clients, [&, turn = turn](Waiting& client) {
-      if (client.answer->delivered()) {
+    std::erase_if(clients, [&, turn = turn](const Waiting& client) {
+      if (client.answer->delivered())
         session.delivered(turn);
-        return true;
-      }
-      const bool gone = client.answer->gone();
-      if (!std::exchange(client.seemed_gone, gone) || !gone) return false;
-      session.client_gone(turn);
+      else if (client.answer->lost())
+        session.client_gone(turn);
+      else
+        return false;
       return true;
     });
   std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 SessionResult OpenSession::end(uint64_t number, SessionEnd end) {
+  look_at_clients();
   fail_clients({.status = 400, .message = "the session has ended", .code = "session_ended"});
   if (posted && !end.reward) {
     end.reward = posted->reward;
     end.parts = posted->parts;
   }
   if (end.reason == EndReason::done && session.turns() == 0) end.reason = EndReason::no_request;
+  if (end.reason == EndReason::done && at_limit) end.reason = EndReason::limit;
   session.end(end);
   return {.number = number,
           .end = *session.ended(),

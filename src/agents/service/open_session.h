@@ -1,11 +1,11 @@
 #pragma once
-// A session as its lane has it: who waits for which turn, and what became of its turns in this step.
+// A session on the server while its program plays it: who waits for which of its turns, and what became of
+// them in this step of the run.
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +19,8 @@ namespace temper {
 /// What a program hears over its pipe.
 struct PipeAnswer {
   Json turn = {};            // {"text", "tool_calls", "finish"}
-  std::string refused = {};  // why there is none: what it asked is no turn
+  std::string refused = {};  // why there is none
+  bool at_limit = false;     // it is refused because of a limit; else what it asked is no turn
 };
 using OnPipeAnswer = std::function<void(const PipeAnswer&)>;
 
@@ -33,17 +34,23 @@ class OpenSession {
   const int32_t sample;
   std::optional<SessionEnd> posted = {};  // the reward that came over HTTP
   Json said = Json::array();              // over the pipe, in both directions
+  bool at_limit = false;                  // it was refused a turn because of a limit
 
-  /// How the turns of a request are read when they are over.
-  void expect(size_t turn, const TurnFormat& format, const Json& tools);
-  /// Choice `index` of an answer is the turn.
-  void add_client(size_t turn, std::shared_ptr<OpenAnswer> answer, int32_t index);
+  // What is asked:
+  /// All answers that a request wants, or where one of them is refused none, and that refusal.
+  std::vector<TurnStart> ask_all(TurnAsk ask, int32_t answers);
+  /// A turn that the engine has to make, and how its text is read.
+  void begin(const TurnStart& start, const TurnFormat& format, const Json& tools);
+  /// A client wants it as choice `index` of an answer. Who comes late hears it from its begin.
+  void add_client(const TurnStart& start, std::shared_ptr<OpenAnswer> answer, int32_t index);
   void add_pipe(size_t turn, OnPipeAnswer answer) { pipe_.emplace(turn, std::move(answer)); }
   /// A program that hears its answer over the pipe has got it.
   void tell_pipe(size_t turn);
+  size_t under_way() const { return under_way_.size(); }
 
-  // What the engine says:
+  // What the engine says of a turn:
   void grow(size_t turn, const TurnGrowth& growth);
+  /// The engine does not take it: its prompt is none of this model's, or longer than its cache.
   void refuse(size_t turn, const std::string& why);
   /// It is cut, or over; then whoever waits gets it.
   void take(size_t turn, Response response);
@@ -51,20 +58,18 @@ class OpenSession {
   // Steps of the run:
   /// Tokens of this step on the path that ends with a turn.
   int64_t spent_up_to(std::optional<size_t> turn) const;
-  /// It goes on with what an earlier step, or run of the program, had of it.
-  void begin_with(size_t turn, const Response& begun);
   /// The engine gets it now.
   void give(size_t turn, const std::optional<Response>& begun);
   /// It waits for the next step.
-  void hold(size_t turn) { held_.insert(turn); }
+  void hold(size_t turn) { under_way_.at(turn).held = true; }
   /// A turn waits for the next step, and the engine has none.
-  bool may_rest() const { return !rests && !held_.empty() && at_engine_.empty(); }
+  bool may_rest() const;
   /// Those that waited for the step that begins.
-  std::set<size_t> begin_step();
+  std::vector<size_t> begin_step();
   bool rests = false;
   bool after_stop;
   /// For a checkpoint: paused_to_text.
-  std::string record() const;
+  std::string record();
 
   void fail_clients(const DoorError& error) const;
   void tick(OpenAnswer::Clock::time_point now);
@@ -75,19 +80,23 @@ class OpenSession {
   struct Waiting {
     std::shared_ptr<OpenAnswer> answer;
     int32_t index = 0;
-    bool seemed_gone = false;  // when it was looked at last
   };
+  struct UnderWay {
+    TurnFormat format;
+    Json tools;
+    TurnGrowth heard = {};  // what clients have been told
+    int64_t had = 0;        // tokens when the engine got it
+    bool held = false;      // for the next step; else the engine has it
+  };
+  /// Who has got what he asked for, and who has left without it.
   void look_at_clients();
 
   // By turn:
   std::map<size_t, std::vector<Waiting>> waiting_;
   std::map<size_t, OnPipeAnswer> pipe_;
-  std::map<size_t, TurnFormat> formats_;
-  std::map<size_t, Json> tools_;
-  std::map<size_t, TurnGrowth> heard_;   // of those under way: what clients have been told
-  std::map<size_t, int64_t> at_engine_;  // with the tokens that they had when it got them
-  std::map<size_t, int64_t> spent_;      // tokens of this step
-  std::set<size_t> held_;
+  std::map<size_t, UnderWay> under_way_;
+  std::map<size_t, std::string> heard_before_;  // of those under way that nobody has asked for again
+  std::map<size_t, int64_t> spent_;             // tokens of this step
 };
 
 }  // namespace temper

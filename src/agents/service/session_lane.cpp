@@ -11,10 +11,17 @@ namespace {
 
 constexpr const char* kTrained = "policy";
 constexpr const char* kUntrained = "policy-untrained";
+constexpr size_t kMostUnderWay = 256;  // turns of a session: others have to get theirs, too
 
 std::string header_of(const HttpRequest& http, const char* name) {
   const auto found = http.headers.find(name);
   return found == http.headers.end() ? std::string() : found->second;
+}
+
+/// A limit of the session, which another request does not change.
+bool is_limit(const Error& error) {
+  const auto* const refusal = dynamic_cast<const Refusal*>(&error);
+  return refusal != nullptr && refusal->session_limit();
 }
 
 /// openai's and anthropic's clients say the how many-th try a request is.
@@ -61,6 +68,7 @@ void SessionLane::receive(uint64_t number, const std::shared_ptr<HttpExchange>& 
     answer(number, open->second, exchange, route);
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
+    open->second.at_limit = open->second.at_limit || is_limit(e);
     p_.results.count("rollout/requests_refused");
     reply_error(*exchange, door, door_error(e));
   }
@@ -79,15 +87,24 @@ void SessionLane::answer(uint64_t number, OpenSession& open, const std::shared_p
   if (route == Route::models) return exchange->reply(200, dump_json_line(models()));
   const Json body = http.method == "POST" ? parse_json(http.body, "body", kBodyLimits) : Json();
   if (route == Route::count_tokens) {
-    const DoorRequest r = p_.doors.at(route).read(body, p_.rules.doors);
+    const DoorRequest r = read(body, route);
     const size_t tokens = p_.cut.whole(r.messages, r.tools, r.arguments).size();
     const Json counted{{"input_tokens", tokens}};
     return exchange->reply(200, dump_json_line(counted));
   }
-  if (!turns)
+  if (!turns) {
+    p_.doors.require_short(body, p_.rules.context_tokens);
     return exchange->reply(
         200, dump_json_line(describe(route, body, p_.doors.tokenizer(), p_.rules.context_tokens)));
-  answer_turn(number, open, exchange, p_.doors.at(route).read(body, p_.rules.doors));
+  }
+  answer_turn(number, open, exchange, read(body, route));
+}
+
+DoorRequest SessionLane::read(const Json& body, Route route) const {
+  DoorRequest request = p_.doors.at(route).read(body, p_.rules.doors);
+  p_.doors.require_short(request.messages, p_.rules.context_tokens);
+  p_.doors.require_short(request.tools, p_.rules.context_tokens);
+  return request;
 }
 
 /// Whether the turns of the model that a request names are trained; nothing where no model has the name.
@@ -109,6 +126,11 @@ void SessionLane::answer_turn(uint64_t number, OpenSession& open,
                         .message = fmt::format("no model has this name; `{}`, `{}` and the aliases of "
                                                "rollout.harness are there",
                                                kTrained, kUntrained)});
+  if (open.under_way() >= kMostUnderWay)
+    return reply_error(*exchange, door,
+                       {.status = 429,
+                        .message = fmt::format("{} turns of the session are under way", kMostUnderWay),
+                        .retry_after_seconds = 1});
   for (const std::string& name : request.sampling.names())
     p_.results.count("rollout/run_sampling_held/" + name);
   TurnAsk ask{.messages = request.messages,
@@ -120,28 +142,31 @@ void SessionLane::answer_turn(uint64_t number, OpenSession& open,
               .retry = is_retry(http),
               .idempotency_key = header_of(http, "idempotency-key")};
   if (!request.prompts.empty()) ask.prompt = request.prompts.front();
-  std::vector<TurnStart> starts;
-  for (int32_t i = 0; i < request.n; ++i) starts.push_back(open.session.ask(ask));
-  const TurnFormat format = request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
-  for (const TurnStart& s : starts) open.expect(s.turn, format, request.tools);
-  const auto client = client_of(open, exchange, std::move(request), starts, format);
+  const std::vector<TurnStart> starts = open.ask_all(std::move(ask), request.n);
+  for (const TurnStart& s : starts)
+    if (s.kind == TurnStart::Kind::sample) open.begin(s, format_of(request), request.tools);
+  const auto client = client_of(open, exchange, std::move(request), starts);
   for (int32_t i = 0; i < std::ssize(starts); ++i) {
-    const TurnStart& s = starts[static_cast<size_t>(i)];
-    start(number, open, s);
-    open.add_client(s.turn, client, i);
+    open.add_client(starts[static_cast<size_t>(i)], client, i);
+    start(number, open, starts[static_cast<size_t>(i)]);
   }
+}
+
+TurnFormat SessionLane::format_of(const DoorRequest& request) const {
+  return request.messages.is_array() ? p_.cut.format(request.arguments) : TurnFormat{};
 }
 
 std::shared_ptr<OpenAnswer> SessionLane::client_of(const OpenSession& open,
                                                    const std::shared_ptr<HttpExchange>& exchange,
-                                                   DoorRequest request, const std::vector<TurnStart>& starts,
-                                                   const TurnFormat& format) const {
+                                                   DoorRequest request,
+                                                   const std::vector<TurnStart>& starts) const {
   const Door& door = p_.doors.at(route_of(exchange->request().path)->route);
   const size_t first = starts.front().turn;
   DoorAnswer head{.id = "chatcmpl-" + open.session.turn(first).key,
                   .created = std::time(nullptr),
                   .prompt = open.session.prompt(first),
                   .choices = {}};
+  const TurnFormat format = format_of(request);
   std::vector<size_t> of_choice;
   for (const TurnStart& s : starts) of_choice.push_back(s.turn);
   const auto call_id = [&session = open.session, of_choice](int32_t index, size_t call) {
@@ -157,19 +182,20 @@ void SessionLane::ask(uint64_t number, const Json& messages, const OnPipeAnswer&
   try {
     for (const Json& message : normal_messages(messages)) open.said.push_back(message);
     const TurnStart s = open.session.ask({.messages = open.said});
-    open.expect(s.turn, p_.cut.format(Json()), Json());
+    if (s.kind == TurnStart::Kind::sample) open.begin(s, p_.cut.format(Json()), Json());
     open.add_pipe(s.turn, answer);
     start(number, open, s);
     if (s.kind == TurnStart::Kind::answered) open.tell_pipe(s.turn);
   } catch (const Error& e) {
     if (e.code() != Exit::data) throw;
-    answer({.refused = e.problem().what + ": " + e.problem().why});
+    const auto* const refusal = dynamic_cast<const Refusal*>(&e);
+    answer({.refused = e.problem().what + ": " + e.problem().why,
+            .at_limit = is_limit(e) || (refusal != nullptr && refusal->context_length())});
   }
 }
 
 void SessionLane::start(uint64_t number, OpenSession& open, const TurnStart& start) {
   if (start.kind != TurnStart::Kind::sample) return;
-  if (start.begun) open.begin_with(start.turn, *start.begun);
   if (step_tokens_ > 0 && (open.rests || open.spent_up_to(start.turn) >= step_tokens_)) {
     open.hold(start.turn);
     if (open.may_rest()) begin_rest(number, open);
@@ -205,8 +231,8 @@ void SessionLane::begin_rest(uint64_t number, OpenSession& open) {
 }
 
 void SessionLane::rest(uint64_t number) {
-  OpenSession* const open = find(number);
-  if (open && !open->rests) begin_rest(number, *open);
+  const auto open = open_.find(number);
+  if (open != open_.end() && !open->second.rests) begin_rest(number, open->second);
 }
 
 void SessionLane::begin_step(int64_t tokens) {
@@ -223,29 +249,30 @@ void SessionLane::suspend(uint64_t number) {
   p_.results.rest({number, entry.mapped().record()});
 }
 
-OpenSession* SessionLane::find(uint64_t number) {
-  const auto open = open_.find(number);
-  return open == open_.end() ? nullptr : &open->second;
-}
-
 void SessionLane::hear(DeskNews news) {
-  for (const DeskNews::Grown& g : news.grown) {
-    const auto asked = asked_.find(g.number);
-    OpenSession* const open = asked == asked_.end() ? nullptr : find(asked->second.session);
-    if (open) open->grow(asked->second.turn, {{g.token}, {g.logprob}, g.text});
-  }
+  for (const DeskNews::Grown& g : news.grown)
+    if (const auto [open, turn] = turn_of(g.number); open) open->grow(turn, {{g.token}, {g.logprob}, g.text});
   for (DeskNews::Done& d : news.done) {
+    const auto [open, turn] = turn_of(d.number);
     const auto asked = asked_.extract(d.number);
-    OpenSession* const open = asked ? find(asked.mapped().session) : nullptr;
     if (!open) continue;
-    open->take(asked.mapped().turn, std::move(d.responses.front()));
+    open->take(turn, std::move(d.responses.front()));
     if (open->may_rest()) begin_rest(asked.mapped().session, *open);
   }
   for (const DeskNews::Refused& r : news.refused) {
+    const auto [open, turn] = turn_of(r.number);
     const auto asked = asked_.extract(r.number);
-    OpenSession* const open = asked ? find(asked.mapped().session) : nullptr;
-    if (open) open->refuse(asked.mapped().turn, r.why);
+    if (!open) continue;
+    open->refuse(turn, r.why);
+    if (open->may_rest()) begin_rest(asked.mapped().session, *open);
   }
+}
+
+std::pair<OpenSession*, size_t> SessionLane::turn_of(DeskNumber number) {
+  const auto asked = asked_.find(number);
+  if (asked == asked_.end()) return {nullptr, 0};
+  const auto open = open_.find(asked->second.session);
+  return {open == open_.end() ? nullptr : &open->second, asked->second.turn};
 }
 
 void SessionLane::end(uint64_t number, SessionEnd end) {

@@ -62,14 +62,17 @@ class SessionLane {
   std::optional<bool> is_trained(const std::string& model) const;
   void answer_turn(uint64_t number, OpenSession& open, const std::shared_ptr<HttpExchange>& exchange,
                    DoorRequest request);
+  DoorRequest read(const Json& body, Route route) const;
+  TurnFormat format_of(const DoorRequest& request) const;
   std::shared_ptr<OpenAnswer> client_of(const OpenSession& open,
                                         const std::shared_ptr<HttpExchange>& exchange, DoorRequest request,
-                                        const std::vector<TurnStart>& starts, const TurnFormat& format) const;
+                                        const std::vector<TurnStart>& starts) const;
   void start(uint64_t number, OpenSession& open, const TurnStart& start);
   void ask_engine(uint64_t number, OpenSession& open, const TurnStart& start, int64_t tokens);
   void begin_rest(uint64_t number, OpenSession& open);
-  OpenSession* find(uint64_t number);
   Json models() const;
+  /// The session of a request of the desk, and which of its turns that is; none where it has ended.
+  std::pair<OpenSession*, size_t> turn_of(DeskNumber number);
 
   const Parts p_;
   std::map<uint64_t, OpenSession> open_;  // by number of the session

@@ -88,6 +88,7 @@ std::string ask_digest(const TurnAsk& ask) {
   std::string text = fmt::format("{}{} ", ask.trained, ask.max_new_tokens);
   for (const std::string& stop : ask.stop) append_text(text, stop);
   text += '.';
+  if (ask.choice > 0) text += fmt::format("{} ", ask.choice);
   if (ask.prompt) {
     append_text(text,
                 {reinterpret_cast<const char*>(ask.prompt->data()), ask.prompt->size() * sizeof(int32_t)});

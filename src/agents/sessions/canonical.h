@@ -16,7 +16,7 @@ std::string canonical(const Json& value);
 uint64_t message_hash(const Json& message);
 
 /// 32 digits, equal for two requests that ask the same: messages or ids, tools, arguments, trained or not,
-/// limit, stops.
+/// limit, stops, and which one of several answers.
 std::string ask_digest(const TurnAsk& ask);
 
 }  // namespace temper

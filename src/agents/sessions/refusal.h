@@ -24,6 +24,7 @@ class Refusal : public RequestError {
                                           : "session_ended";
   }
   bool context_length() const { return code_ == Code::context_length; }
+  bool session_limit() const { return code_ == Code::session_limit; }
 
   const int64_t found, limit;
 

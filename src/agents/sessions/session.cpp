@@ -5,6 +5,7 @@
 
 #include "src/agents/sessions/canonical.h"
 #include "src/agents/sessions/session_record.h"
+#include "src/agents/sessions/session_requests.h"
 #include "src/agents/sessions/session_samples.h"
 #include "src/agents/sessions/session_state.h"
 #include "src/agents/sessions/turn_key.h"
@@ -64,6 +65,13 @@ void Session::sampled(size_t turn, Response response, const TurnText& said) {
   std::vector<std::string> ids;
   for (size_t i = 0; i < said.calls.size(); ++i) ids.push_back(call_id(turn, i));
   state_->turns.finish(turn, std::move(response), turn_message(said, ids));
+}
+
+void Session::withdraw(size_t turn) {
+  KnownTurn& t = state_->turns.at(turn);
+  CHECK(!t.turn.finished, "turn {} of {} is withdrawn after its end", turn, turns());
+  t.live = false;
+  t.clients = 0;
 }
 
 void Session::delivered(size_t turn) {

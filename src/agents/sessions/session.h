@@ -58,6 +58,7 @@ struct TurnAsk {
   std::vector<std::string> stop = {};
   bool retry = false;  // the client says that it asks again
   std::string idempotency_key = {};
+  int32_t choice = 0;  // which one of the answers that one request wants
 };
 
 /// What has to happen now.
@@ -121,6 +122,8 @@ class Session {
   TurnStart start_of(size_t turn) const;
   /// The engine is through. Nothing happens when the session has ended.
   void sampled(size_t turn, Response response, const TurnText& said);
+  /// The engine does not take it: as if nobody had asked, until somebody asks again.
+  void withdraw(size_t turn);
   /// A client has the whole answer.
   void delivered(size_t turn);
   /// A client that waited for the answer, or was getting it, is gone.
@@ -145,7 +148,8 @@ class Session {
   /// For checkpoints: all that was asked and answered.
   Json record() const;
   /// For rollouts: [{"turn", "parent"?, "known", "of"?, "messages" | "ids"}, ...], where the first `known`
-  /// messages are those of turn `of` with its answer.
+  /// messages are those of turn `of` with its answer. In an order, and with numbers, that do not follow from
+  /// what came when: a turn behind the one that it goes on from, siblings by their keys.
   Json requests() const;
   /// Requests were asked that the record does not have, and some that it has were not.
   bool diverged() const;

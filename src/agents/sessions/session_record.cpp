@@ -187,36 +187,6 @@ SessionEnd read_end(const Json& json) {
   return end;
 }
 
-/// The messages that a turn's request brought, above whom they stand, and the root if it brought that.
-Json request_json(const KnownTurns& turns, size_t turn) {
-  const KnownTurn& t = turns[turn];
-  Json made{{"turn", turn}};
-  if (t.turn.parent) append_member(made, "parent", *t.turn.parent);
-  if (!t.turn.trained) append_member(made, "trained", false);
-  if (t.node == kNone) {
-    append_member(made, "ids", t.turn.behind);
-    return made;
-  }
-  const MessageTree& tree = turns.messages();
-  std::vector<size_t> brought;
-  size_t at = t.node;
-  for (; at != kNone && tree.node(at).turn == turn; at = tree.node(at).above) brought.push_back(at);
-  std::reverse(brought.begin(), brought.end());
-  size_t known = 0;
-  for (size_t above = at; above != kNone && tree.node(above).above != kNone; above = tree.node(above).above)
-    ++known;
-  append_member(made, "known", known);
-  if (at != kNone) append_member(made, "of", tree.node(at).turn);
-  Json messages = Json::array();
-  for (const size_t node : brought)
-    if (tree.node(node).above == kNone)
-      made.update(tree.node(node).message);
-    else
-      messages.push_back(tree.node(node).message);
-  append_member(made, "messages", std::move(messages));
-  return made;
-}
-
 }  // namespace
 
 Json session_record(const KnownTurns& turns, const std::optional<SessionEnd>& end) {
@@ -233,12 +203,6 @@ void read_session_record(const Json& record, KnownTurns& turns, std::optional<Se
   read_nodes(nodes, all.size(), turns.restored_messages());
 } catch (const Json::exception& e) {
   refuse(e.what());
-}
-
-Json session_requests(const KnownTurns& turns) {
-  Json all = Json::array();
-  for (size_t turn = 0; turn < turns.size(); ++turn) all.push_back(request_json(turns, turn));
-  return all;
 }
 
 }  // namespace temper

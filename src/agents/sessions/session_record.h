@@ -1,5 +1,5 @@
 #pragma once
-// A session as JSON: for checkpoints all of it, for rollouts what was asked.
+// A session as JSON, for checkpoints: all of it.
 
 #include <optional>
 
@@ -13,8 +13,5 @@ Json session_record(const KnownTurns& turns, const std::optional<SessionEnd>& en
 /// `turns` is empty. Where the session had not ended, nobody has asked for its turns yet. Error(Exit::data):
 /// it is no record of a session.
 void read_session_record(const Json& record, KnownTurns& turns, std::optional<SessionEnd>& end);
-
-/// Session::requests.
-Json session_requests(const KnownTurns& turns);
 
 }  // namespace temper

@@ -112,7 +112,11 @@ void SessionHost::begin(Play play, const std::string& record, bool after_stop) {
 void SessionHost::hear(Harness& harness) {
   for (HarnessTurn& turn : harness.take_turns())
     service_->ask(turn.session, std::move(turn.messages),
-                  [&harness, session = turn.session, number = turn.turn](const PipeAnswer& answer) {
+                  [&, session = turn.session, number = turn.turn](const PipeAnswer& answer) {
+                    if (answer.at_limit) {  // no failure of the program
+                      harness.stop(session, answer.refused);
+                      return service_->end(session, {.reason = EndReason::limit});
+                    }
                     if (!answer.refused.empty()) return harness.refuse(session, answer.refused);
                     Json told = answer.turn;
                     told["turn"] = number;
@@ -121,9 +125,6 @@ void SessionHost::hear(Harness& harness) {
   for (HarnessEnd& end : harness.take_ended()) {
     const auto play = plays_.find(end.session);
     if (play == plays_.end()) continue;
-    if (!end.why.empty())
-      log::warn("a session of prompt {}, sample {}: {}", play->second.setup.data_position,
-                play->second.setup.sample, end.why);
     service_->end(end.session, std::move(end.end));
     if (!end.again) continue;
     Play again = std::move(plays_.extract(play).mapped());  // what came of the failed one is dropped
@@ -213,8 +214,6 @@ std::map<std::string, double> SessionHost::end_step() {
   std::map<std::string, double> sums = service_->take_counts();
   for (const auto& harness : harnesses_) {
     const HarnessCounts counts = harness->end_step();
-    for (size_t i = 0; i < counts.ended.size(); ++i)
-      sums[fmt::format("rollout/sessions_{}", kEndReasons[i])] += static_cast<double>(counts.ended[i]);
     sums["rollout/session_retries"] += static_cast<double>(counts.retries);
     sums["rollout/program_restarts"] += static_cast<double>(counts.restarts);
     sums["rollout/sessions_waited_s"] += counts.waited_seconds;

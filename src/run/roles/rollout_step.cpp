@@ -146,7 +146,14 @@ void RolloutStep::put_off(Group group, RoundResult& result) {
   result.left.groups.push_back(std::move(group));
 }
 
+/// By how they ended.
+void RolloutStep::count_sessions(const Group& scored) {
+  for (const Trajectory& t : scored.samples)
+    if (t.session && !t.is_fork()) note_.sums["rollout/sessions_" + t.session->end_reason] += 1;
+}
+
 void RolloutStep::send(Group scored, RoundResult& result) {
+  count_sessions(scored);
   if (replacing_rounds() == 0 || !is_uniform(scored)) return p_.groups.send_sampled(step_, std::move(scored));
   ++result.replaced;
   note_.replaced[position_of(scored)] = shared_reward(scored);
@@ -156,7 +163,11 @@ void RolloutStep::close() {
   note_.maxima.merge(maker_.team.largest(p_.memory.metrics("generate"), "memory of a team, max"));
   if (!maker_.team.leads()) return;
   note_.sums.merge(maker_.rewards.end_step());
-  if (maker_.sessions) note_.sums.merge(maker_.sessions->end_step());
+  if (maker_.sessions) {
+    for (const std::string_view reason : kEndReasons)
+      note_.sums.try_emplace(fmt::format("rollout/sessions_{}", reason), 0.0);
+    note_.sums.merge(maker_.sessions->end_step());
+  }
   note_.data_position = p_.prompts->position();
   note_.stop_requested = stop_requested();
   p_.groups.close_sampled(step_, std::move(note_));

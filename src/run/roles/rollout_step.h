@@ -39,6 +39,7 @@ class RolloutStep {
   RoundResult generate(std::vector<PromptWork> work);
   void trace_rewards(const std::vector<RewardWorkers::Scored>& times) const;
   void put_off(Group group, RoundResult& result);
+  void count_sessions(const Group& scored);
   void send(Group scored, RoundResult& result);
   void close();
 

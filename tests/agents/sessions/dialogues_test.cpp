@@ -13,6 +13,7 @@
 #include "src/agents/sessions/session.h"
 #include "src/agents/turns/messages.h"
 #include "src/core/file.h"
+#include "tests/support/temp_dir.h"
 
 namespace temper {
 namespace {
@@ -36,12 +37,26 @@ Json message(const std::string& role, const std::string& content) {
 const Json kTools = Json::parse(R"([{"type": "function", "function": {"name": "add", "description": "Adds.",
     "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}])");
 
-/// A model of the tests: its template with the tokenizer that has its special tokens.
+/// Bytes, and the special tokens of all templates.
+Tokenizer bytes_tokenizer(const std::string& eos) {
+  const TempDir folder;
+  write_file_atomic(folder / "tokenizer.json", read_file("tests/golden/turns/tokenizer.json", 1 << 20));
+  write_file_atomic(folder / "tokenizer_config.json", Json{{"eos_token", eos}}.dump());
+  return Tokenizer::load(folder.path());
+}
+
+/// A model of the tests: its template with a tokenizer that has its special tokens.
 struct Model {
   explicit Model(const std::string& name)
       : chat(read_file("tests/golden/chat/templates/" + name + ".jinja", 1 << 20), name),
-        cut(tokenizer(), chat, Json::object()) {}
+        own(name == "deepseek-v3" ? std::optional(bytes_tokenizer("<｜end▁of▁sentence｜>")) : std::nullopt),
+        words(own ? *own : tokenizer()),
+        end(*words.token_id(own ? "<｜end▁of▁sentence｜>" : "<|im_end|>")),
+        cut(words, chat, Json::object()) {}
   ChatTemplate chat;
+  std::optional<Tokenizer> own;
+  const Tokenizer& words;
+  int32_t end;
   TurnCut cut;
 };
 
@@ -70,12 +85,14 @@ Said say(const Model& m, const TurnStart& start, const Json& tools) {
                         random() % 9);
   Said said;
   Response& r = said.response;
-  r.tokens = tokenizer().encode(text, /*add_special=*/false);
-  for (size_t i = random() % 3; i > 0; --i) r.tokens.push_back(static_cast<int32_t>(300 + random() % 3000));
+  r.tokens = m.words.encode(text, /*add_special=*/false);
+  const size_t plain = m.own ? 200 : 3000;
+  for (size_t i = random() % 3; i > 0; --i)
+    r.tokens.push_back(static_cast<int32_t>((m.own ? 0 : 300) + random() % plain));
   const bool stopped = r.tokens.empty() || chance(random, 80);
   r.finish = stopped ? FinishReason::stop : FinishReason::length;
-  r.text = tokenizer().decode(r.tokens, /*skip_special=*/false);
-  if (stopped) r.tokens.push_back(end_id());
+  r.text = m.words.decode(r.tokens, /*skip_special=*/false);
+  if (stopped) r.tokens.push_back(m.end);
   r.mask.assign(r.tokens.size(), 1);
   r.versions = {{3, static_cast<int32_t>(r.tokens.size())}};
   for (size_t i = 0; i < r.tokens.size(); ++i)
@@ -242,8 +259,8 @@ class Play {
         .sample = 2,
         .line_prompt = model_.cut.whole(
             Json::array({message("user", fmt::format("a question, {}", program_ * 4))}), nullptr, nullptr),
-        .stop_token_ids = {end_id()},
-        .num_ids = tokenizer().vocab_size(),
+        .stop_token_ids = {model_.end},
+        .num_ids = model_.words.vocab_size(),
         .limits = {.context_tokens = 100000}};
   }
   void start(size_t agent) { players_.push_back({Agent(model_, program_ * 4 + agent)}); }
@@ -369,11 +386,11 @@ void expect_each_token_once(const Session& session) {
 }
 
 TEST(Dialogues, WhatIsTrainedDoesNotDependOnWhatArrivesWhen) {
-  const char* const names[] = {"qwen2.5", "qwen3", "minimind", "style_coder"};
+  const char* const names[] = {"qwen2.5", "qwen3", "minimind", "deepseek-v3", "style_coder"};
   int64_t retries = 0, extended = 0, turns = 0, forks = 0;
   for (const char* name : names) {
     const Model m{name};
-    for (uint64_t program = 0; program < 75; ++program) {
+    for (uint64_t program = 0; program < 100; ++program) {
       SCOPED_TRACE(fmt::format("{} program {}", name, program));
       Play one(m, program, 3 * program, /*stops=*/false);
       one.run();
@@ -383,6 +400,7 @@ TEST(Dialogues, WhatIsTrainedDoesNotDependOnWhatArrivesWhen) {
         other.run();
         EXPECT_EQ(shown(one.session().samples()), shown(other.session().samples())) << stops;
         EXPECT_EQ(shown_turns(one.session()), shown_turns(other.session())) << stops;
+        EXPECT_EQ(one.session().requests().dump(), other.session().requests().dump()) << stops;
         EXPECT_FALSE(other.session().diverged());
         retries += other.retries();
       }

@@ -418,9 +418,9 @@ TEST(Session, Requests) {
     {"turn": 0, "known": 0, "tools": null, "arguments": null,
      "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "line"}]},
     {"turn": 1, "parent": 0, "known": 3, "of": 0, "messages": [{"role": "user", "content": "b"}]},
-    {"turn": 2, "known": 2, "of": 0,
-     "messages": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "y"}]},
-    {"turn": 3, "ids": [1, 2]}])")
+    {"turn": 2, "ids": [1, 2]},
+    {"turn": 3, "known": 2, "of": 0,
+     "messages": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "y"}]}])")
                                            .dump());
 }
 

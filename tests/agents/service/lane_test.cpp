@@ -1,0 +1,167 @@
+// The server of sessions before a stub of the engine: clients that leave and come again, answers that several
+// want, turns that the engine does not take, limits. What counts is the same however fast the engine is.
+
+#include "tests/agents/service/rig.h"
+
+namespace temper {
+namespace {
+
+std::string content(const ClientAnswer& answer) {
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  return answer.status == 200
+             ? Json::parse(answer.body)["choices"][0]["message"]["content"].get<std::string>()
+             : answer.body;
+}
+
+/// The texts of a stream's deltas.
+std::string streamed(const std::string& events) {
+  std::string text;
+  for (size_t at = 0; (at = events.find("data: {", at)) != events.npos; ++at) {
+    const Json chunk = Json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6));
+    if (!chunk["choices"].empty()) text += chunk["choices"][0]["delta"].value("content", "");
+  }
+  return text;
+}
+
+TEST(SessionLane, WhoLeftBeforeTheAnswerHasNotGotIt) {
+  for (const double engine_seconds : {0.0, 0.3}) {
+    for (const bool stream : {false, true}) {
+      SessionRig rig;
+      Client leaves(rig.port());
+      leaves.write(rig.chat({{"messages", Json::array({user("one")})}, {"stream", stream}}));
+      const DeskNumber number = rig.asked(1)[0].first;
+      if (stream) rig.grow(number, "an an");
+      leaves.close();
+      std::this_thread::sleep_for(std::chrono::duration<double>(engine_seconds));
+      rig.finish(number, "an answer");
+      Client stays(rig.port());
+      stays.write(rig.say("two"));
+      rig.finish(rig.asked(1)[0].first, "another");
+      EXPECT_EQ(content(stays.read()), "another");
+      const SessionResult result = rig.end();
+      ASSERT_EQ(result.samples.size(), 1u) << engine_seconds << stream;
+      EXPECT_EQ(result.samples[0].response.text, "another");
+    }
+  }
+}
+
+/// Without any mark: its client is gone, so the next equal request is the same one again.
+TEST(SessionLane, TheSameAgainGetsTheAnswerOfWhoLeft) {
+  for (const bool finished : {false, true}) {
+    SessionRig rig;
+    Client leaves(rig.port());
+    leaves.write(rig.say("one"));
+    const DeskNumber number = rig.asked(1)[0].first;
+    leaves.close();
+    if (finished) rig.finish(number, "the answer");
+    Client again(rig.port());
+    again.write(rig.say("one"));
+    EXPECT_TRUE(rig.asks_nothing(0.1)) << finished;
+    if (!finished) rig.finish(number, "the answer");
+    EXPECT_EQ(content(again.read()), "the answer");
+    EXPECT_EQ(rig.end().samples.size(), 1u);
+  }
+}
+
+TEST(SessionLane, WhoComesBackInTheMiddleOfAStreamHearsItFromItsBegin) {
+  SessionRig rig;
+  const Json body{{"messages", Json::array({user("one")})}, {"stream", true}};
+  Client leaves(rig.port());
+  leaves.write(rig.chat(body));
+  const DeskNumber number = rig.asked(1)[0].first;
+  rig.grow(number, "the first half, ");
+  std::string piece;
+  EXPECT_EQ(leaves.read_head().status, 200);
+  EXPECT_TRUE(leaves.chunk(piece));
+  leaves.close();
+  Client again(rig.port());
+  again.write(rig.chat(body, "x-stainless-retry-count: 1\r\n"));
+  EXPECT_TRUE(rig.asks_nothing(0.1));
+  rig.grow(number, "and the second");
+  rig.finish(number, "the first half, and the second");
+  EXPECT_EQ(streamed(again.read().body), "the first half, and the second");
+}
+
+TEST(SessionLane, AnAnswerOfSeveralIsAskedAgainAsAWhole) {
+  SessionRig rig;
+  const Json body{{"messages", Json::array({user("one")})}, {"n", 2}};
+  Client leaves(rig.port());
+  leaves.write(rig.chat(body, "idempotency-key: k\r\n"));
+  const auto first = rig.asked(2);
+  EXPECT_NE(first[0].second.own->seed, first[1].second.own->seed);
+  Client again(rig.port());
+  again.write(rig.chat(body, "idempotency-key: k\r\nx-stainless-retry-count: 1\r\n"));
+  EXPECT_TRUE(rig.asks_nothing(0.1));
+  rig.finish(first[0].first, "red");
+  rig.finish(first[1].first, "green");
+  for (Client* client : {&leaves, &again}) {
+    const Json choices = Json::parse(client->read().body)["choices"];
+    EXPECT_EQ(choices[0]["message"]["content"], "red");
+    EXPECT_EQ(choices[1]["message"]["content"], "green");
+  }
+}
+
+TEST(SessionLane, WhereOneOfSeveralAnswersIsRefusedNoneIsAskedFor) {
+  SessionRig rig({.turns = 2});
+  Client client(rig.port());
+  client.write(rig.chat({{"messages", Json::array({user("one")})}, {"n", 3}}));
+  EXPECT_EQ(client.read().status, 400);
+  EXPECT_TRUE(rig.asks_nothing(0.1));
+  client.write(rig.say("one"));
+  rig.finish(rig.asked(1)[0].first, "an answer");
+  EXPECT_EQ(content(client.read()), "an answer");
+  const SessionResult result = rig.end();
+  ASSERT_EQ(result.samples.size(), 1u);
+  EXPECT_EQ(result.samples[0].turns, 1);
+}
+
+/// Over HTTP and over the pipe; whoever asks the same again is told so, and does not wait for ever.
+TEST(SessionLane, WhatTheEngineDoesNotTakeIsSaid) {
+  SessionRig rig;
+  for (int i = 0; i < 2; ++i) {
+    Client client(rig.port());
+    client.write(rig.say("an image"));
+    rig.refuse(rig.asked(1)[0].first, "the prompt holds an image");
+    const ClientAnswer answer = client.read(2);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_NE(answer.body.find("holds an image"), std::string::npos) << answer.body;
+  }
+  std::atomic<bool> told = false;
+  rig.service().ask(rig.number(), Json::array({user("an image, by pipe")}), [&](const PipeAnswer& answer) {
+    EXPECT_EQ(answer.refused, "the prompt holds an image");
+    EXPECT_FALSE(answer.at_limit);
+    told = true;
+  });
+  rig.refuse(rig.asked(1)[0].first, "the prompt holds an image");
+  EXPECT_TRUE(becomes([&] { return told.load(); }, 2));
+  EXPECT_TRUE(rig.end().samples.empty());
+}
+
+TEST(SessionLane, ASessionThatWantedMoreThanItsLimitEndsByIt) {
+  for (const EndReason reason : {EndReason::done, EndReason::died}) {
+    SessionRig rig({.turns = 1});
+    Client client(rig.port());
+    client.write(rig.say("one"));
+    rig.finish(rig.asked(1)[0].first, "an answer");
+    EXPECT_EQ(client.read().status, 200);
+    client.write(rig.say("two"));
+    EXPECT_EQ(Json::parse(client.read().body)["error"]["code"], "session_limit");
+    std::atomic<bool> told = false;
+    rig.service().ask(rig.number(), Json::array({user("three")}), [&](const PipeAnswer& answer) {
+      EXPECT_TRUE(answer.at_limit);
+      told = true;
+    });
+    EXPECT_TRUE(becomes([&] { return told.load(); }));
+    const SessionResult result = rig.end(reason);
+    EXPECT_EQ(result.end.reason, reason == EndReason::done ? EndReason::limit : reason);
+    EXPECT_EQ(result.end.reward, 1.0);
+  }
+}
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

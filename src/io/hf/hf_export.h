@@ -28,8 +28,9 @@ using ElementReader =
 using SpecsFunction = std::function<std::vector<ParamSpec>(const ModelConfig& config)>;
 
 /// The files of the source are kept as shards while each fits into shard_bytes; else tensors are filled in
-/// the source's order. Fused experts come out a tensor each. A source without weights (model.init = "random")
-/// is fine: then order and names are the specs'.
+/// the source's order. Fused experts come out a tensor each, but for those of hybrid models, which stay
+/// fused; what is seen apart (joined_tensors.h) is joined again. A source without weights (model.init =
+/// "random") is fine: then order and names are the specs'.
 void export_model(const std::string& source_folder, const std::vector<ParamSpec>& specs,
                   const ElementReader& read, const std::string& out, const ExportOptions& options);
 

@@ -1,6 +1,5 @@
 // temper: every rank runs this. A verb is parsed, run under the one guard, and its exit code returned.
 
-#include "src/core/process/heap.h"
 #include "src/core/process/local_parent.h"
 #include "src/core/process/results.h"
 #include "src/run/verbs/command_line.h"
@@ -21,7 +20,6 @@ int run_verb(const CommandLine& line, int argc, char** argv) {
 }  // namespace temper
 
 int main(int argc, char** argv) {
-  temper::return_large_blocks();
   return temper::run_guarded(
       [&] {
         temper::join_local_parent();

@@ -15,6 +15,7 @@
 #include "src/core/check.h"
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
+#include "src/core/process/heap.h"
 #include "src/core/process/local_parent.h"
 #include "src/core/process/out_of_memory.h"
 #include "src/core/process/progress.h"
@@ -90,6 +91,7 @@ bool asks_for_json(int argc, const char* const* argv) {
 }
 
 int run_guarded(const std::function<int()>& body, bool json) {
+  return_large_blocks();
   const auto ended = [json](const Error& e) {
     if (json) print_json(e.problem());
     return report(e.code(), e.what());

@@ -84,3 +84,7 @@ row "decode 128 tokens, batch 16" "$many" "$(value decode_batch_16_s)"
 echo
 echo "### Running ahead of the trainer (2 ranks of one thread, a 10M-parameter model)"
 tools/bench/bench_overlap.sh "$build"
+
+echo
+echo "### Chains of one turn over HTTP"
+tools/bench/bench_agents.sh "$build"

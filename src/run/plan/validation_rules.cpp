@@ -81,7 +81,7 @@ void plan_set(PlanDraft& d, const ValidationSet& set) {
   RunPlan& plan = d.result.plan;
   ValidationLengths& lengths = plan.validation_sets.emplace_back();
   const RewardConfig rewards = rewards_of(set, d.config);
-  if (rewards.functions.empty()) return;
+  if (rewards.functions.empty() && d.config.rollout.harness.empty()) return;  // programs say rewards, too
   for (const RewardFunctionConfig& function : set.rewards)
     if (const std::string why = reward_defect(function); !why.empty())
       return d.error(kData, fmt::format("set \"{}\", rewards: {}", name_of(set), why), {});

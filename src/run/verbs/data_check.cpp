@@ -197,7 +197,7 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
                                     plan.vocab_size, plan.media_token_ids};
   const Rows rows = read_rows(config.data.train);
   std::optional<RewardSet> rewards;
-  if (plan.generates) rewards.emplace(config.reward);
+  if (plan.generates && !config.reward.functions.empty()) rewards.emplace(config.reward);
   const auto [lengths, overlong, answers, domains] = look_at(check, config, limits, rewards, text, rows);
   const auto looked_at = static_cast<int64_t>(lengths.size());
   check.first_record = rows.records.front().second;

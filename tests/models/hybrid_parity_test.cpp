@@ -65,7 +65,7 @@ class HybridParity : public ::testing::TestWithParam<std::string> {
       const int64_t row = p.value.size() / p.value.dim(0);
       const std::vector<double> gradient = to_host<double>(ctx_, p.grad);
       int64_t first = 0;
-      for (const HfPart& part : p.spec.parts) {
+      for (const HfPart& part : tensors_of(p.spec)) {
         const std::string name =
             part.name.starts_with(prefix) ? stored + part.name.substr(prefix.size()) : part.name;
         const double error = relative_error(gradient, first, golden_.numbers("grad/" + name));

@@ -55,15 +55,6 @@ class HybridParity : public ::testing::TestWithParam<std::string> {
     for (size_t i = 0; i < expected.size(); ++i) worst = std::max(worst, std::abs(logprobs[i] - expected[i]));
     return worst;
   }
-  /// Name and rows of each tensor of a parameter, whose parts may be several of one.
-  static std::vector<std::pair<std::string, int64_t>> tensors_of_parts(const ParamSpec& spec) {
-    std::vector<std::pair<std::string, int64_t>> tensors;
-    for (const HfPart& part : spec.parts) {
-      if (tensors.empty() || tensors.back().first != part.name) tensors.emplace_back(part.name, 0);
-      tensors.back().second += part.rows;
-    }
-    return tensors;
-  }
   /// They have in the model the prefix that the config stands for, in the file that of the folder.
   std::string stored_name(const Model& model, const std::string& name) const {
     const std::string stored =
@@ -104,13 +95,14 @@ class HybridParity : public ::testing::TestWithParam<std::string> {
       const int64_t row = p.value.size() / p.value.dim(0);
       const std::vector<double> gradient = to_host<double>(ctx_, p.grad);
       int64_t first = 0;
-      for (const auto& [name, rows] : tensors_of_parts(p.spec)) {
+      for (const HfPart& tensor : tensors_of(p.spec)) {
+        const std::string& name = tensor.name;
         const std::vector<double> expected = golden_gradient(model, name, compared);
-        EXPECT_EQ(std::ssize(expected), rows * row) << name;
+        EXPECT_EQ(std::ssize(expected), tensor.rows * row) << name;
         const double error = relative_error(gradient, first, expected);
         EXPECT_LE(error, tolerance) << name;
         worst = std::max(worst, error);
-        first += rows * row;
+        first += tensor.rows * row;
       }
     }
     constexpr size_t kOtherTensors = 6;  // tokens, cu_seqlens, logprobs, weights, greedy_prompt, greedy

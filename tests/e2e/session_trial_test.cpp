@@ -1,6 +1,7 @@
 // `temper check` of a config whose samples programs play: one session of the first line, as the template
 // renders it, without weights; programs that misbehave end in time and leave nothing.
 
+#include "src/core/check.h"
 #include "tests/agents/player.h"
 #include "tests/support/processes.h"
 #include "tests/support/run_fixture.h"
@@ -9,6 +10,7 @@ namespace temper {
 namespace {
 
 const char* kConfig = R"(
+run.name = "trial"
 run.steps = 1
 model.init = "random"
 tokenizer.path = "model"
@@ -44,7 +46,7 @@ class SessionTrial : public RunFixture {
 };
 
 TEST_F(SessionTrial, ASessionIsPlayedAndShown) {
-  const Json trial = check(harness(player("\"episode\", \"--turns\", \"3\""))).at("session_trial");
+  const Json trial = check(harness(player("\"episode\", \"--turns\", \"3\"")))["session_trial"];
   EXPECT_EQ(trial["end_reason"], "done");
   EXPECT_EQ(trial["samples"], 1);
   EXPECT_EQ(trial["parts"], (Json{{"length", 3}}));

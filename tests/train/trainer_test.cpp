@@ -233,7 +233,8 @@ TEST_F(TrainerTest, TokensThatAreNotCountedCostNoHead) {
   const PassOptions pass = options(1000, 0).pass;
   const auto logprobs = local_logprobs(ctx(), *model_, pointers(), pass);
   const Update masked = update(*algorithm);
-  const ObjectiveUpdate begun = objective(*algorithm).begin(pointers());
+  const std::vector<const Trajectory*> all = pointers();
+  const ObjectiveUpdate begun = objective(*algorithm).begin(all);
   const std::vector<int32_t> order = {0, 1, 2, 3, 4, 5, 6};
   const Microbatch mb = objective(*algorithm).pack(begun, order, /*losses=*/true);
   int64_t counted = 0, tokens = 0;

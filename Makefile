@@ -197,7 +197,7 @@ test-asan: deps
 asan-tests: $(ASAN_TESTS)
 # Inputs from outside, mutated by libFuzzer for FUZZ_SECONDS of CPU each. Needs clang and its runtimes.
 fuzz: deps
-	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/core src/config src/data src/io src/nn src/rl src/agents/server src/agents/turns" fuzzers
+	@$(MAKE) --no-print-directory MODE=fuzz CUDA=0 WARN=-w MPICXX="$(CLANGXX)" ONLY="src/core src/config src/data src/io src/nn src/rl src/agents/server src/agents/turns src/agents/doors" fuzzers
 	@tools/fuzz.sh build/fuzz-cuda0
 fuzzers: $(FUZZERS)
 # Needs Slurm and root: a cluster of this machine alone, that ends with the test.

@@ -81,6 +81,9 @@ DoorRequest CompletionsDoor::read(const Json& body, const DoorRules& rules) cons
   if (r.prompts.empty()) fields.refuse("prompt", "a text, ids, or a list of them is needed");
   for (const std::vector<int32_t>& ids : r.prompts)
     if (ids.empty()) fields.refuse("prompt", "a prompt has no tokens");
+  if (r.prompts.size() * static_cast<size_t>(r.n) > kMostPrompts)
+    fields.refuse("n", fmt::format("{} answers to each of {} prompts, {} are the most of a request", r.n,
+                                   r.prompts.size(), kMostPrompts));
   if (r.stream && r.echo) fields.refuse("echo", "a stream does not say the prompt");
   return r;
 }

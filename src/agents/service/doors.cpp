@@ -1,5 +1,7 @@
 #include "src/agents/service/doors.h"
 
+#include <algorithm>
+
 #include "src/agents/doors/chat_door.h"
 #include "src/agents/doors/completions_door.h"
 #include "src/agents/doors/fields.h"
@@ -10,6 +12,12 @@
 namespace temper {
 namespace {
 
+/// How deep and how large bodies may be; the server bounds their bytes, too.
+constexpr JsonLimits kBodyLimits{.depth = 64, .bytes = int64_t{1} << 32};
+constexpr int64_t kMostValues = 200'000;  // beside the ids of a prompt
+constexpr int64_t kBeside = 1 << 20;      // bytes beside its texts
+constexpr int64_t kMostEscaped = 6;       // bytes that one of a text can take
+
 /// The bytes of all texts that a value holds; an object counts as one more, as each message is a token.
 int64_t bytes_of(const Json& value) {
   if (value.is_string()) return std::ssize(value.get_ref<const std::string&>());
@@ -17,6 +25,16 @@ int64_t bytes_of(const Json& value) {
   if (value.is_structured())
     for (const Json& part : value) bytes += bytes_of(part);
   return bytes;
+}
+
+[[noreturn]] void refuse_long(int64_t least, int64_t context_tokens) {
+  throw Refusal(Refusal::Code::context_length,
+                {.what = "the prompt is too long",
+                 .where = "messages",
+                 .why = fmt::format("it has {} tokens at least, and with the answer there can be {}", least,
+                                    context_tokens),
+                 .fix = "send fewer or shorter messages"},
+                least, context_tokens);
 }
 
 }  // namespace
@@ -36,16 +54,23 @@ const Door& Doors::at(Route route) const {
   return *(found == doors_.end() ? doors_.at(Route::chat) : found->second);
 }
 
+Json Doors::parse(const std::string& body, int64_t context_tokens) const {
+  if (std::ssize(body) > kBeside + kMostEscaped * longest_token_ * context_tokens)
+    refuse_long((std::ssize(body) - kBeside) / (kMostEscaped * longest_token_), context_tokens);
+  const int64_t values = std::ranges::count(body, ',');  // and those in texts, of which few are as long
+  if (values > kMostValues + context_tokens)
+    throw RequestError(
+        {.what = "the body has too many values",
+         .where = "",
+         .why = fmt::format("{} commas divide them, at most {} may", values, kMostValues + context_tokens),
+         .fix = "send fewer or shorter messages"});
+  return parse_json(body, "body", kBodyLimits);
+}
+
 void Doors::require_short(const Json& texts, int64_t context_tokens) const {
   const int64_t least = bytes_of(texts) / longest_token_;
   if (least <= context_tokens) return;
-  throw Refusal(Refusal::Code::context_length,
-                {.what = "the prompt is too long",
-                 .where = "messages",
-                 .why = fmt::format("it has {} tokens at least, and with the answer there can be {}", least,
-                                    context_tokens),
-                 .fix = "send fewer or shorter messages"},
-                least, context_tokens);
+  refuse_long(least, context_tokens);
 }
 
 DoorError too_long(int64_t tokens, int64_t limit) {

@@ -16,6 +16,9 @@ class Doors {
   /// The door of a route that asks for turns; that of chat for all others, whose errors have its form.
   const Door& at(Route route) const;
   const Tokenizer& tokenizer() const { return tokenizer_; }
+  /// A body as JSON; Error(Exit::data) where it is none, or has more values or bytes than a prompt of so
+  /// many tokens needs: others would have to wait while it is read.
+  Json parse(const std::string& body, int64_t context_tokens) const;
   /// Refusal where texts (or values that hold them) have more bytes than so many tokens can say: what surely
   /// is too long costs no rendering and no tokenizing, for which others would have to wait.
   void require_short(const Json& texts, int64_t context_tokens) const;
@@ -25,9 +28,6 @@ class Doors {
   int64_t longest_token_ = 1;  // bytes
   std::map<Route, std::unique_ptr<Door>> doors_;
 };
-
-/// How deep and how large bodies may be; the server bounds their bytes, too.
-inline constexpr JsonLimits kBodyLimits{.depth = 64, .bytes = int64_t{1} << 32};
 
 /// What a client that asked in vain is told.
 DoorError door_error(const Error& error);

@@ -18,7 +18,10 @@ void FreeLane::receive(std::shared_ptr<HttpExchange> exchange) {
 }
 
 void FreeLane::answer(const std::shared_ptr<HttpExchange>& exchange, const Routed& routed) {
-  const Json body = routed.posts ? parse_json(exchange->request().body, "body", kBodyLimits) : Json();
+  // A request of completions may have many prompts.
+  const int64_t prompts = routed.route == Route::completions ? 1024 : 1;
+  const Json body =
+      routed.posts ? p_.doors.parse(exchange->request().body, prompts * p_.rules.context_tokens) : Json();
   switch (routed.route) {
     case Route::chat:
     case Route::messages:

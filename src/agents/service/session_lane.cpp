@@ -44,7 +44,7 @@ void SessionLane::receive_reward(uint64_t number, const std::shared_ptr<HttpExch
     return reply_error(*exchange, door,
                        {.status = 400, .message = "the session has ended", .code = "session_ended"});
   try {
-    const Json body = parse_json(exchange->request().body, "body", kBodyLimits);
+    const Json body = p_.doors.parse(exchange->request().body, p_.rules.context_tokens);
     SessionEnd end;
     std::string why = body.is_object() ? read_reward(body, end) : "the body is no object";
     if (why.empty() && !end.reward) why = "\"reward\" is missing";
@@ -85,7 +85,7 @@ void SessionLane::answer(uint64_t number, OpenSession& open, const std::shared_p
   const HttpRequest& http = exchange->request();
   const bool turns = route == Route::chat || route == Route::messages || route == Route::tokens;
   if (route == Route::models) return exchange->reply(200, dump_json_line(models()));
-  const Json body = http.method == "POST" ? parse_json(http.body, "body", kBodyLimits) : Json();
+  const Json body = http.method == "POST" ? p_.doors.parse(http.body, p_.rules.context_tokens) : Json();
   if (route == Route::count_tokens) {
     const DoorRequest r = read(body, route);
     const size_t tokens = p_.cut.whole(r.messages, r.tools, r.arguments).size();

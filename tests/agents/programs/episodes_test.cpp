@@ -327,7 +327,7 @@ TEST(Episodes, AKilledKeeperIsSaidAndLeavesNothing) {
   pid_t keeper = 0;
   children >> keeper;
   ::kill(keeper, SIGKILL);
-  EXPECT_EQ(play(harness, 1).at(1).end.reason, EndReason::died);
+  EXPECT_THROW(play(harness, 1), KeeperLost);  // it would else count as a program that died
   place.expect_nothing_left();
   harness.start(2, start_of(2));
   EXPECT_TRUE(harness.wait(20));

@@ -107,7 +107,8 @@ class SessionRig {
   }
 
  private:
-  SessionAccess open(const SessionLimits& limits) {
+  SessionAccess open(SessionLimits limits) {
+    limits.context_tokens = 1000;
     return service_.open({.seed = 1,
                           .line_prompt = {},
                           .stop_token_ids = {*tokenizer_.token_id("<|im_end|>")},

@@ -89,7 +89,7 @@ inline size_t compare_gradients(const Ctx& c, const ParameterStore& parameters, 
     const int64_t row = p.value.size() / p.value.dim(0);
     const std::vector<double> gradient = to_host<double>(c, p.grad);
     int64_t first = 0;
-    for (const HfPart& part : p.spec.parts) {
+    for (const HfPart& part : tensors_of(p.spec)) {
       const std::vector<double> expected = golden.numbers(prefix + part.name);
       if (static_cast<int64_t>(expected.size()) != part.rows * row) {
         ADD_FAILURE() << part.name << ": " << expected.size() << " golden values for " << part.rows * row;

@@ -43,6 +43,13 @@ constexpr std::array kMetrics{
     MetricDoc{"rollout/preemptions", "sequences that gave their cache back and were computed again"},
     MetricDoc{"rollout/{rows_prefilled,rows_shared,rows_generated,rows_recomputed}",
               "token rows: of prompts, of prompts shared by samples, sampled, computed again"},
+    MetricDoc{"rollout/sessions_{done,no_start,died,late,nonsense,no_request,no_reward,limit}",
+              "sessions of programs, by how they ended"},
+    MetricDoc{"rollout/sessions_diverged", "sessions whose program asked otherwise than before a stop"},
+    MetricDoc{"rollout/sessions_waited_s", "seconds that sessions waited for a program to be started"},
+    MetricDoc{"rollout/{session_retries,program_restarts}", "failures that were followed by another try"},
+    MetricDoc{"rollout/requests_refused", "requests of programs that got an error"},
+    MetricDoc{"rollout/run_sampling_held/<key>", "requests whose <key> gave way to the run's"},
     MetricDoc{"policy/version", "step of the newest weights"},
     MetricDoc{"policy/lag_max", "largest age of weights that sampled a token, in steps"},
     MetricDoc{"policy/off_policy_share", "share of tokens of older weights"},
@@ -56,9 +63,10 @@ constexpr std::array kMetrics{
     MetricDoc{
         "moe/entropy",
         "entropy of the routers in nats, mean over tokens and layers; even: log of the number of experts"},
-    MetricDoc{"moe/routing_mismatch",
-              "recorded experts of tokens that the trainer's routers did not choose, in the first update of a "
-              "step; exactly 0 on policy (moe.record_routes, moe.replay)"},
+    MetricDoc{
+        "moe/routing_mismatch",
+        "recorded experts of tokens that the trainer's routers did not choose, in the first update of a "
+        "step; exactly 0 on policy (moe.record_routes, moe.replay)"},
     MetricDoc{"moe/{aux_loss,z_loss}",
               "what the losses of moe.aux_loss add to the loss of an update, over all layers"},
     MetricDoc{"batch/imbalance", "work of the busiest rank over the mean"},

@@ -17,11 +17,12 @@ class Serve : public RunFixture {
 
   void start(const std::string& more = "", int ranks = 0) {
     const std::string arguments = "serve --model model --port 0 --dtype bf16 " + more;
+    std::filesystem::remove(program_.path("serve.log"));  // the last one said another port
     job_.emplace(program_,
                  ranks > 0 ? program_.mpirun(ranks, arguments) : program_.temper() + " " + arguments,
                  "serve.log");
     ASSERT_TRUE(job_->until([&] {
-      return exists("serve.log") && program_.read("serve.log").find("serving at") != std::string::npos;
+      return exists("serve.log") && program_.read("serve.log").find("(context of") != std::string::npos;
     }));
     const std::string log = program_.read("serve.log"), begin = "127.0.0.1:";
     port_ = std::stoi(log.substr(log.find(begin) + begin.size()));

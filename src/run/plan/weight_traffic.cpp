@@ -98,20 +98,25 @@ WeightTraffic weight_traffic(const RunPlan& plan, const ModelConfig& model) {
   Holders sources = trainer.holders();
   if (sources.stages.size() == 1) sources.stages = {{}};
   const std::vector<Alike> parameters = alike_parameters(model, sources, plan.generator()->holders());
-  std::map<int, int64_t> sent, first;
-  std::map<std::array<int, 3>, int64_t> messages;
+  std::map<int, int64_t> sent, first, messages;
   for (const Receivers& kind : alike_receivers(plan)) {
     const auto count = static_cast<int64_t>(kind.ranks.size());
     for (const auto& [source, bytes] : bytes_to(parameters, plan.dtype, sources, kind.place, kind.self)) {
       traffic.bytes += count * bytes;
       sent[source] += count * bytes;
-      messages[part_of(trainer, source)] += kind.self < 0 ? bytes : count * bytes;
+      messages[source] += kind.self < 0 ? bytes : count * bytes;
       first[source] += bytes;
       for (const int rank : kind.ranks) traffic.in_message[rank] = std::max(traffic.in_message[rank], bytes);
     }
   }
+  // A source stands for all of its part.
+  std::map<std::array<int, 3>, int64_t> of_part;
+  for (const auto& [source, bytes] : messages) {
+    int64_t& most = of_part[part_of(trainer, source)];
+    most = std::max(most, bytes);
+  }
   for (const int rank : trainer.ranks)
-    traffic.messages[static_cast<size_t>(rank)] = messages[part_of(trainer, trainer.number_of(rank))];
+    traffic.messages[static_cast<size_t>(rank)] = of_part[part_of(trainer, trainer.number_of(rank))];
   const auto most = [](const std::map<int, int64_t>& by_source) {
     int64_t bytes = 0;
     for (const auto& [source, own] : by_source) bytes = std::max(bytes, own);

@@ -1,5 +1,6 @@
 """Makes tests/golden/clients/requests.jsonl of what RECORD=FILE tests/clients/run.sh wrote: of each client the requests that
-differ in their fields or go on with a dialogue, long texts cut, the first tools alone.
+differ in their fields or go on with a dialogue, the first tools alone, and of long texts, which are the clients' own, how
+long they are.
 
 usage: prune_requests.py FILE > tests/golden/clients/requests.jsonl
 """
@@ -7,12 +8,13 @@ import json
 import re
 import sys
 
-LONGEST, TOOLS = 160, 3
+LONGEST, TOOLS = 59, 3
 
 
 def cut(value):
     if isinstance(value, str):
-        return re.sub(r"/tmp/tmp\w+", "/folder", value)[:LONGEST]
+        text = re.sub(r"/tmp/tmp\w+", "/folder", value)
+        return text if len(text) <= LONGEST else f"A text of {len(text)} characters."
     if isinstance(value, list):
         return [cut(x) for x in value[:2000]]
     if isinstance(value, dict):

@@ -64,10 +64,10 @@ TEST_F(HybridRun, StateOfOneLayoutLoadsUnderAnother) {
       then.push_back(run(to, names.back(), more));
     }
   ASSERT_EQ(run_each(then), 0) << output();
-  const double want = program_.metrics("one").back().at("actor/grad_norm").get<double>();
+  const double want = program_.metrics("one").back().at("train/grad_norm").get<double>();
   for (const std::string& name : names) {
     EXPECT_EQ(steps_done(name), kSteps) << name;
-    EXPECT_NEAR(program_.metrics(name).back().at("actor/grad_norm").get<double>(), want, 1e-8 * want) << name;
+    EXPECT_NEAR(program_.metrics(name).back().at("train/grad_norm").get<double>(), want, 1e-8 * want) << name;
   }
 }
 

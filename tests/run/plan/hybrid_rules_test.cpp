@@ -46,6 +46,13 @@ TEST(HybridRules, WhatDoesNotWorkYetIsRefused) {
   expect_error_of(plan_of({"run.device=cuda"}), "run.device", "run on the CPU only");
   expect_error_of(plan_of({"roles.rollout.tp=2"}, 2, kMinimalConfig), "roles.rollout.tp",
                   "ranks that generate share no gated delta nets yet");
+  // A validation generates on trainer ranks.
+  const std::vector<std::string> trainer{"roles.trainer.tp=2", "roles.rollout.tp=1"};
+  EXPECT_TRUE(plan_of(trainer, 2, kMinimalConfig).errors.empty());
+  std::vector<std::string> validates = trainer;
+  validates.insert(validates.end(), {"validation.data=v.jsonl", "validation.every=1"});
+  expect_error_of(plan_of(validates, 2, kMinimalConfig), "roles.trainer.tp",
+                  "ranks that generate share no gated delta nets yet");
 }
 
 /// Value heads are whole, key heads may be fewer than ranks; over cp those of a tp rank.

@@ -211,7 +211,7 @@ const std::array kVerbs{
         kCheck,
         run_check,
         "whether a config would start and fit, on one screen: batch, ranks, memory, a look at model folder "
-        "and data; each broken rule with legal values on stderr",
+        "and data, a session where programs play them; each broken rule with legal values on stderr",
         {}},
     VerbSpec{"generate", "", Overrides::rollout, kGenerate, run_generate, "sample responses, in input order",
              kOnePrompt, "--chat"},

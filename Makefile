@@ -56,7 +56,7 @@ LEARN_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/learn -name '*_test.cp
 CHAOS_TESTS := $(filter $(B)/tests/chaos/%,$(TESTS))
 GPU_TESTS := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_test.cpp' 2>/dev/null))
 # Tests of ops once more, on the GPU: those that have a case for every backend (tests/support/check_op.h).
-GPU_OP_TESTS := $(patsubst tests/ops/%.cpp,$(B)/tests/gpu/ops/%,$(shell grep -l '^TEST\>' tests/ops/*_test.cpp 2>/dev/null))
+GPU_OP_TESTS := $(patsubst tests/ops/%.cpp,$(B)/tests/gpu/ops/%,$(shell grep -l '^TEST\>' tests/ops/*_test.cpp tests/ops/hybrid/*_test.cpp 2>/dev/null))
 FUZZERS := $(patsubst %.cpp,$(B)/%,$(shell find tests/fuzz -name '*_fuzz.cpp' 2>/dev/null))
 BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests -name '*_bench.cpp' -not -path 'tests/gpu/*' 2>/dev/null))
 GPU_BENCHES := $(patsubst %.cpp,$(B)/%,$(shell find tests/gpu -name '*_bench.cpp' 2>/dev/null))

@@ -64,7 +64,7 @@ export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--pci,-linuxio}
 export GTEST_COLOR=no OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 list() {
   if [ "${SUITE:-cpu}" = gpu ]; then
-    { find tests/gpu -name '*_test.cpp'; grep -l '^TEST\>' tests/ops/*_test.cpp | sed 's|^tests/|tests/gpu/|'; } |
+    { find tests/gpu -name '*_test.cpp'; grep -l '^TEST\>' tests/ops/*_test.cpp tests/ops/hybrid/*_test.cpp | sed 's|^tests/|tests/gpu/|'; } |
       sed "s|^|$build/|; s|\.cpp$||"
     return
   fi

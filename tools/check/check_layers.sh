@@ -30,11 +30,12 @@ offenders=$(
       allow("rollout", "models rl nn ops data/tokenizer core")
       allow("models", "nn ops core")
       allow("nn", "ops comm core")
-      allow("ops", "kernels kernels/cpu kernels/cuda kernels/planned core")   # the backends through dispatch.h, see below
+      allow("ops", "kernels kernels/cpu kernels/cuda kernels/cuda/hybrid kernels/planned core")   # the backends through dispatch.h, see below
       # what every backend has -> the backends, which do not see each other -> what runs on the device
       allow("kernels", "core"); allow("kernels/cpu", "kernels core"); allow("kernels/cuda/scratch", "kernels core")
       allow("kernels/planned", "kernels kernels/cuda/scratch core"); allow("kernels/cuda/device", "kernels core")
       allow("kernels/cuda", "kernels kernels/cuda/scratch kernels/cuda/device core")
+      allow("kernels/cuda/hybrid", "kernels kernels/cuda kernels/cuda/scratch kernels/cuda/device core")
       allow("rl", "ops data core")
       # agents: service -> { doors, sessions, programs } -> turns; server
       allow("agents/turns", "data data/tokenizer core"); allow("agents/doors", "agents/turns rl data data/tokenizer core")

@@ -62,7 +62,7 @@ void check_norm(const CTensor& y, const CTensor& rstd, const CTensor& o, const C
 
 void causal_conv_forward(Ctx& c, Tensor y, CTensor x, CTensor w, CTensor cu_seqlens) {
   check_conv(y, x, w, cu_seqlens);
-  DISPATCH_HYBRID(c, causal_conv_forward, y, x, w, cu_seqlens);
+  DISPATCH(c, causal_conv_forward, y, x, w, cu_seqlens);
 }
 
 void causal_conv_paged(Ctx& c, Tensor y, DeltaPages pages, int64_t layer, CTensor x, CTensor w,
@@ -70,7 +70,7 @@ void causal_conv_paged(Ctx& c, Tensor y, DeltaPages pages, int64_t layer, CTenso
   check_conv(y, x, w, cu_seqlens);
   check_pages(pages, layer, x, cu_seqlens);
   CHECK(pages.windows.dim(2) == (w.dim(1) - 1) * w.dim(0), "windows of {} elements", pages.windows.dim(2));
-  DISPATCH_HYBRID(c, causal_conv_paged, y, pages, layer, x, w, cu_seqlens);
+  DISPATCH(c, causal_conv_paged, y, pages, layer, x, w, cu_seqlens);
 }
 
 void causal_conv_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, CTensor w,
@@ -78,24 +78,24 @@ void causal_conv_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor x, C
   check_conv(dy, x, w, cu_seqlens);
   CHECK_SHAPE(dx, x.dim(0), x.dim(1));
   CHECK_SHAPE(dw, w.dim(0), w.dim(1));
-  DISPATCH_HYBRID(c, causal_conv_backward, dx, dw, dy, x, w, cu_seqlens);
+  DISPATCH(c, causal_conv_backward, dx, dw, dy, x, w, cu_seqlens);
 }
 
 void unit_heads_forward(Ctx& c, Tensor y, DeltaShape shape) {
   CHECK_SHAPE(y, y.dim(0), shape.qkv_width());
-  DISPATCH_HYBRID(c, unit_heads_forward, y, shape);
+  DISPATCH(c, unit_heads_forward, y, shape);
 }
 
 void unit_heads_backward(Ctx& c, Tensor dy, CTensor y, DeltaShape shape) {
   CHECK_SHAPE(y, dy.dim(0), shape.qkv_width());
   CHECK_SHAPE(dy, y.dim(0), shape.qkv_width());
-  DISPATCH_HYBRID(c, unit_heads_backward, dy, y, shape);
+  DISPATCH(c, unit_heads_backward, dy, y, shape);
 }
 
 void delta_gates_forward(Ctx& c, Tensor beta, Tensor g, CTensor x, CTensor a_log, CTensor dt_bias,
                          DeltaShape shape) {
   check_gates(beta, g, x, a_log, dt_bias, shape);
-  DISPATCH_HYBRID(c, delta_gates_forward, beta, g, x, a_log, dt_bias, shape);
+  DISPATCH(c, delta_gates_forward, beta, g, x, a_log, dt_bias, shape);
 }
 
 void delta_gates_backward(Ctx& c, Tensor dx, Tensor da_log, Tensor ddt_bias, CTensor dbeta, CTensor dg,
@@ -106,7 +106,7 @@ void delta_gates_backward(Ctx& c, Tensor dx, Tensor da_log, Tensor ddt_bias, CTe
   CHECK_SHAPE(dx, x.dim(0), x.dim(1));
   CHECK_SHAPE(da_log, shape.value_heads);
   CHECK_SHAPE(ddt_bias, shape.value_heads);
-  DISPATCH_HYBRID(c, delta_gates_backward, dx, da_log, ddt_bias, dbeta, dg, beta, g, x, a_log, dt_bias,
+  DISPATCH(c, delta_gates_backward, dx, da_log, ddt_bias, dbeta, dg, beta, g, x, a_log, dt_bias,
                   shape);
 }
 
@@ -115,7 +115,7 @@ void delta_rule_forward(Ctx& c, Tensor o, Tensor u, Tensor decays, CTensor qkv, 
   check_rule(o, qkv, beta, g, cu_seqlens, shape);
   CHECK_SHAPE(u, o.dim(0), o.dim(1));
   CHECK_SHAPE(decays, g.dim(0), g.dim(1));
-  DISPATCH_HYBRID(c, delta_rule_forward, o, u, decays, qkv, beta, g, cu_seqlens, shape);
+  DISPATCH(c, delta_rule_forward, o, u, decays, qkv, beta, g, cu_seqlens, shape);
 }
 
 void delta_rule_paged(Ctx& c, Tensor o, DeltaPages pages, int64_t layer, CTensor qkv, CTensor beta, CTensor g,
@@ -127,20 +127,20 @@ void delta_rule_paged(Ctx& c, Tensor o, DeltaPages pages, int64_t layer, CTensor
             pages.decays.dim(2) == kDeltaChunk * shape.value_heads &&
             pages.states.dim(2) == shape.value_width() * shape.key_dim,
         "tails and slots of another shape");
-  DISPATCH_HYBRID(c, delta_rule_paged, o, pages, layer, qkv, beta, g, cu_seqlens, shape);
+  DISPATCH(c, delta_rule_paged, o, pages, layer, qkv, beta, g, cu_seqlens, shape);
 }
 
 void delta_rule_backward(Ctx& c, Tensor dqkv, Tensor dbeta, Tensor dg, CTensor d_o, CTensor qkv, CTensor beta,
                          CTensor u, CTensor decays, CTensor cu_seqlens, DeltaShape shape) {
   check_rule(d_o, qkv, beta, decays, cu_seqlens, shape);
   check_rule(u, dqkv, dbeta, dg, cu_seqlens, shape);
-  DISPATCH_HYBRID(c, delta_rule_backward, dqkv, dbeta, dg, d_o, qkv, beta, u, decays, cu_seqlens, shape);
+  DISPATCH(c, delta_rule_backward, dqkv, dbeta, dg, d_o, qkv, beta, u, decays, cu_seqlens, shape);
 }
 
 void gated_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor o, CTensor x, CTensor w, DeltaShape shape,
                         double eps) {
   check_norm(y, rstd, o, x, w, shape);
-  DISPATCH_HYBRID(c, gated_norm_forward, y, rstd, o, x, w, shape, eps);
+  DISPATCH(c, gated_norm_forward, y, rstd, o, x, w, shape, eps);
 }
 
 void gated_norm_backward(Ctx& c, Tensor d_o, Tensor dx, Tensor dw, CTensor dy, CTensor o, CTensor x,
@@ -149,7 +149,7 @@ void gated_norm_backward(Ctx& c, Tensor d_o, Tensor dx, Tensor dw, CTensor dy, C
   check_norm(dy, rstd, o, x, w, shape);
   CHECK_SHAPE(dx, x.dim(0), x.dim(1));
   CHECK_SHAPE(dw, shape.value_dim);
-  DISPATCH_HYBRID(c, gated_norm_backward, d_o, dx, dw, dy, o, x, w, rstd, shape);
+  DISPATCH(c, gated_norm_backward, d_o, dx, dw, dy, o, x, w, rstd, shape);
 }
 
 }  // namespace temper

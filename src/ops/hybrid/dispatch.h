@@ -1,11 +1,10 @@
 #pragma once
-// Dispatch of the ops that hybrid models have beside those of all: the CPU alone has kernels for them.
+// Dispatch of the ops that hybrid models have beside those of all, as in src/ops/dispatch.h.
 
 #include "kernels/cpu/hybrid.h"
-#include "src/core/check.h"
+#include "kernels/planned/hybrid.h"
+#include "src/ops/dispatch.h"
 
-#define DISPATCH_HYBRID(ctx, name, ...)                                  \
-  do {                                                                   \
-    CHECK(!like_gpu((ctx).device), "{} has no kernel for a GPU", #name); \
-    ::temper::cpu::name(ctx, __VA_ARGS__);                               \
-  } while (false)
+#ifdef TEMPER_CUDA
+#include "kernels/cuda/hybrid/hybrid.h"
+#endif

@@ -28,7 +28,7 @@ void check_heads(const CTensor& qkv, const CTensor& x, const CTensor& wq, const 
 void gated_heads_forward(Ctx& c, Tensor qkv, Tensor rstd, CTensor x, CTensor wq, CTensor wk, RopeInput rope,
                          AttentionShape shape, double eps) {
   check_heads(qkv, x, wq, wk, rstd, rope, shape);
-  DISPATCH_HYBRID(c, gated_heads_forward, qkv, rstd, x, wq, wk, rope, shape, eps);
+  DISPATCH(c, gated_heads_forward, qkv, rstd, x, wq, wk, rope, shape, eps);
 }
 
 void gated_heads_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dqkv, CTensor x, CTensor wq,
@@ -37,20 +37,20 @@ void gated_heads_backward(Ctx& c, Tensor dx, Tensor dwq, Tensor dwk, CTensor dqk
   CHECK_SHAPE(dx, x.dim(0), x.dim(1));
   CHECK_SHAPE(dwq, shape.head_dim);
   CHECK_SHAPE(dwk, shape.head_dim);
-  DISPATCH_HYBRID(c, gated_heads_backward, dx, dwq, dwk, dqkv, x, wq, wk, rstd, rope, shape);
+  DISPATCH(c, gated_heads_backward, dx, dwq, dwk, dqkv, x, wq, wk, rstd, rope, shape);
 }
 
 void output_gate_forward(Ctx& c, Tensor y, CTensor o, CTensor x, AttentionShape shape) {
   CHECK_SHAPE(x, o.dim(0), projected_width(shape));
   for (const CTensor& t : {CTensor(y), o}) CHECK_SHAPE(t, x.dim(0), shape.q_width());
-  DISPATCH_HYBRID(c, output_gate_forward, y, o, x, shape);
+  DISPATCH(c, output_gate_forward, y, o, x, shape);
 }
 
 void output_gate_backward(Ctx& c, Tensor d_o, Tensor dx, CTensor dy, CTensor o, CTensor x,
                           AttentionShape shape) {
   for (const CTensor& t : {CTensor(dx), x}) CHECK_SHAPE(t, o.dim(0), projected_width(shape));
   for (const CTensor& t : {CTensor(d_o), dy, o}) CHECK_SHAPE(t, x.dim(0), shape.q_width());
-  DISPATCH_HYBRID(c, output_gate_backward, d_o, dx, dy, o, x, shape);
+  DISPATCH(c, output_gate_backward, d_o, dx, dy, o, x, shape);
 }
 
 }  // namespace temper

@@ -18,14 +18,14 @@ void check_types(const CTensor& x, const CTensor& w, const CTensor& rstd) {
 void offset_norm_forward(Ctx& c, Tensor y, Tensor rstd, CTensor x, CTensor w, double eps) {
   CHECK_SHAPE(y, x.dim(0), x.dim(1));
   check_types(x, w, rstd);
-  DISPATCH_HYBRID(c, offset_norm_forward, y, rstd, x, w, eps);
+  DISPATCH(c, offset_norm_forward, y, rstd, x, w, eps);
 }
 
 void add_offset_norm_forward(Ctx& c, Tensor y, Tensor sum, Tensor rstd, CTensor a, CTensor b, CTensor w,
                              double eps) {
   for (const CTensor& t : {CTensor(y), CTensor(sum), b}) CHECK_SHAPE(t, a.dim(0), a.dim(1));
   check_types(a, w, rstd);
-  DISPATCH_HYBRID(c, add_offset_norm_forward, y, sum, rstd, a, b, w, eps);
+  DISPATCH(c, add_offset_norm_forward, y, sum, rstd, a, b, w, eps);
 }
 
 void offset_norm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor dresidual, CTensor x, CTensor w,
@@ -34,7 +34,7 @@ void offset_norm_backward(Ctx& c, Tensor dx, Tensor dw, CTensor dy, CTensor dres
   if (!dresidual.empty()) CHECK_SHAPE(dresidual, x.dim(0), x.dim(1));
   CHECK_SHAPE(dw, x.dim(1));
   check_types(x, w, rstd);
-  DISPATCH_HYBRID(c, offset_norm_backward, dx, dw, dy, dresidual, x, w, rstd);
+  DISPATCH(c, offset_norm_backward, dx, dw, dy, dresidual, x, w, rstd);
 }
 
 }  // namespace temper

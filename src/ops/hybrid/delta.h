@@ -13,6 +13,9 @@
 
 namespace temper {
 
+/// Most elements of a key or value head on a GPU.
+inline constexpr int64_t kMaxDeltaHeadDim = 256;
+
 /// c_t = sum_{j<K} w[:, j] x_{t-K+1+j}, of the first C columns, rows before the sequence's first being 0;
 /// y_t = round(c_t sigmoid(c_t))
 /// y: [T, C]   x: [T, >= C]   w: [C, K], K at most kMostDeltaTaps   cu_seqlens: [S+1] i32

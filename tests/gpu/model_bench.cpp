@@ -1,6 +1,6 @@
 // Speed on one GPU with random weights of public shapes: scoring forward, attention, decoding. Prints
-// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] (all without arguments);
-// experts: the whole 30B-A3B shape decodes and scores, in batches that fit.
+// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] [hybrid] (all without
+// arguments); experts and hybrid: the whole 30B-A3B and 3.5-9B shapes decode and score, in batches that fit.
 
 #include <chrono>
 #include <functional>
@@ -8,11 +8,13 @@
 #include <thread>
 
 #include "src/core/cuda.h"
+#include "src/nn/hybrid/delta_net.h"
 #include "src/ops/attention.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
 #include "tests/gpu/cudnn_attention.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/gpu/hybrid/shapes.h"
 #include "tests/gpu/read_rate.h"
 #include "tests/support/all_adapters.h"
 
@@ -85,15 +87,28 @@ ModelConfig qwen3_30b_a3b() {
 
 /// Parameters of products; `experts`: how many of a layer take part.
 double matrix_parameters(const ModelConfig& c, double experts = 0) {
-  const auto q = static_cast<double>(c.num_heads * c.head_dim),
+  const auto q = static_cast<double>((c.is_hybrid ? 2 : 1) * c.num_heads * c.head_dim),
+             o = static_cast<double>(c.num_heads * c.head_dim),
              kv = static_cast<double>(c.num_kv_heads * c.head_dim);
   const auto D = static_cast<double>(c.hidden_size);
+  const DeltaShape delta = delta_shape(c.delta);
+  const auto nets = static_cast<double>(c.delta.layers.size());
   const double feed_forward = c.moe.layers.empty()
                                   ? 3 * D * static_cast<double>(c.intermediate_size)
                                   : D * static_cast<double>(c.moe.num_experts) +
                                         experts * 3 * D * static_cast<double>(c.moe.expert_size);
-  return static_cast<double>(c.num_layers) * (D * (q + 2 * kv) + q * D + feed_forward) +
-         static_cast<double>(c.vocab_size) * D;
+  return static_cast<double>(c.num_attention_layers()) * (D * (q + 2 * kv) + o * D) +
+         nets * D * static_cast<double>(delta.projected_width() + delta.value_width()) +
+         static_cast<double>(c.num_layers) * feed_forward + static_cast<double>(c.vocab_size) * D;
+}
+
+/// What a step reads of a sequence's gated delta nets: the high halves of states, and of keys and writes the
+/// 32 rows that a chunk has on average; every 64th token a state is read and written whole.
+double state_bytes(const ModelConfig& c) {
+  const DeltaShape s = delta_shape(c.delta);
+  const auto state = static_cast<double>(s.value_width() * s.key_dim);
+  return static_cast<double>(c.delta.layers.size()) *
+         (2 * state + 2 * 32 * static_cast<double>(s.key_width() + s.value_width()) + 6 * state / 64);
 }
 
 void bench_forward(const Bench& b, const Model& model) {
@@ -331,28 +346,28 @@ void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t 
                one = generate_seconds(model, engine, gpu, batch, kPrompt, 1);
   const double step = (whole - one) / (kNew - 1);
   const ModelConfig& c = b.config;
-  const double kv = 4.0 * static_cast<double>(c.num_layers * c.num_kv_heads * c.head_dim) *
+  const double kv = 4.0 * static_cast<double>(c.num_attention_layers() * c.num_kv_heads * c.head_dim) *
                     static_cast<double>(batch) * (kPrompt + kNew / 2.0);
-  const double bytes = 2 * matrix_parameters(c, hit) + kv;
+  const double bytes = 2 * matrix_parameters(c, hit) + kv + static_cast<double>(batch) * state_bytes(c);
   std::printf(
       "| decode %s, batch %ld | %.2f ms a step | %.0f tok/s | %.0f %% of %.2f ms | whole call %.2f s, %.0f "
       "tok/s |\n",
       b.name, batch, step * 1e3, static_cast<double>(batch) / step, 100 * bytes / read_rate / step,
       bytes / read_rate * 1e3, whole, static_cast<double>(batch * kNew) / whole);
-  if (hit == 0) return;
+  if (hit == 0 && !c.is_hybrid) return;
   std::printf("%.1f experts of a layer hit, cache %.2f GiB, in use %.2f GiB\n", hit,
               static_cast<double>(engine.cache_bytes()) / 1073741824.0, gpu_memory().used_gib());
   score_again(model, responses);
 }
 
 /// The whole shape decodes in batches whose cache fits.
-void bench_experts(double read_rate) {
-  const Bench b{"30B-A3B", qwen3_30b_a3b()};
+void bench_whole(const Bench& b, double read_rate) {
   const auto model = random_model(b.config);
   std::printf("%s: %.2f GiB in use with weights\n", b.name, gpu_memory().used_gib());
   for (const int64_t batch : {1, 64, 256}) {
     const EngineOptions options = engine_options(batch);
-    const int64_t bytes = options.num_pages * KvShape(*model).page_bytes(options.page_tokens);
+    const int64_t bytes = options.num_pages * KvShape(*model).page_bytes(options.page_tokens) +
+                          batch * StateShape(*model).sequence_bytes();
     if (static_cast<size_t>(bytes) + (size_t{3} << 30) < gpu_memory().free)
       bench_decode(b, *model, read_rate, batch);
   }
@@ -393,5 +408,6 @@ int main(int argc, char** argv) {
     if (wanted("decode"))
       for (int64_t batch : {1, 64}) bench_decode(b, *model, rate, batch);
   }
-  if (wanted("experts")) bench_experts(rate);
+  if (wanted("experts")) bench_whole({"30B-A3B", qwen3_30b_a3b()}, rate);
+  if (wanted("hybrid")) bench_whole({"3.5-9B", qwen3_5_9b(32, 40960)}, rate);
 }

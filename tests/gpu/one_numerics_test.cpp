@@ -7,6 +7,7 @@
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/gpu/hybrid/shapes.h"
 #include "tests/support/all_adapters.h"
 
 namespace temper {
@@ -50,17 +51,6 @@ ModelConfig qwen2_moe() {
   return c;
 }
 
-/// Four layers of the shape of Qwen3.5-9B, the last with attention.
-ModelConfig qwen3_5_9b() {
-  ModelConfig c = shape("qwen3_5_text", 4096, 12288, 4, 16, 4, 256, 248320);
-  c.is_hybrid = c.qk_norm = true;
-  c.rotated_dim = 64;
-  c.rope.theta = 1e7;
-  c.delta = {
-      .layers = {0, 1, 2}, .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .taps = 4};
-  return c;
-}
-
 /// Adapters of all linear layers.
 ModelConfig with_adapters(ModelConfig c) {
   c.adapters = adapters_of_all(32);
@@ -80,7 +70,7 @@ std::vector<Named> models() {
           {"qwen2_half_b_2_layers", shape("qwen2", 896, 4864, 2, 14, 2, 64, 151936)},
           {"qwen3_30b_a3b_2_layers", qwen3_moe()},
           {"qwen2_moe_2_layers", qwen2_moe()},
-          {"qwen3_5_9b_4_layers", qwen3_5_9b()},
+          {"qwen3_5_9b_4_layers", qwen3_5_9b(4, kContext)},
           {"qwen3_0_6b_whole", shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936)}};
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/norm.h"
+#include "kernels/cuda/norm_rows.h"
 
 namespace temper::cuda {
 namespace {

@@ -56,8 +56,9 @@ DeltaCall paged_call(Tensor o, const DeltaPages& pages, int64_t layer, CTensor q
 
 void delta_rule_forward(Ctx& ctx, Tensor o, Tensor u, Tensor decays, CTensor qkv, CTensor beta, CTensor g,
                         CTensor cu_seqlens, DeltaShape shape) {
-  delta_rule_plain(ctx, qkv.dtype, packed_call(o, u, decays, qkv, beta, g, cu_seqlens, shape),
-                   /*skip_single_rows=*/false);
+  const DeltaCall c = packed_call(o, u, decays, qkv, beta, g, cu_seqlens, shape);
+  if (has_delta_kernel(qkv.dtype, c.heads)) return delta_rule_scan(ctx, c, /*skip_single_rows=*/false);
+  delta_rule_plain(ctx, qkv.dtype, c, /*skip_single_rows=*/false);
 }
 
 void delta_rule_paged(Ctx& ctx, Tensor o, DeltaPages pages, int64_t layer, CTensor qkv, CTensor beta,
@@ -66,7 +67,7 @@ void delta_rule_paged(Ctx& ctx, Tensor o, DeltaPages pages, int64_t layer, CTens
   if (!has_delta_kernel(qkv.dtype, c.heads))
     return delta_rule_plain(ctx, qkv.dtype, c, /*skip_single_rows=*/false);
   delta_rule_decode(ctx, c);
-  if (c.T > c.S) delta_rule_plain(ctx, qkv.dtype, c, /*skip_single_rows=*/true);
+  if (c.T > c.S) delta_rule_scan(ctx, c, /*skip_single_rows=*/true);
 }
 
 }  // namespace temper::cuda

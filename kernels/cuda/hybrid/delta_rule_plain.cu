@@ -17,20 +17,9 @@ using dr::kChunk;
 constexpr int kColumns = 32, kThreads = 256, kTiles = kColumns / 8;
 constexpr int kRowPitch = kChunk + 8;  // elements of shared memory from one row of 64 to the next
 
-/// Rows of one chunk, those from `begin` to `end` of it being new; `r` is the batch's row of place 0.
-struct Piece {
-  int begin, end, r;
-};
-
-/// Some of the first rows of a chunk may lie in the tail.
-TEMPER_DEVICE Piece next_piece(int first, int rows, int done) {
-  const int begin = (first + done) % kChunk;
-  return {begin, min(kChunk, begin + rows - done), done - begin};
-}
-
 /// Decays since the chunk began, by one thread: a chain.
 template <class S>
-TEMPER_DEVICE void load_decays(const DeltaHead<S>& h, const Piece& p, float* decays, float* beta) {
+TEMPER_DEVICE void load_decays(const DeltaHead<S>& h, const DeltaPiece& p, float* decays, float* beta) {
   for (int t = 0; t < kChunk; ++t) {
     if (t < p.begin) {
       decays[t] = h.tail_decay(t);
@@ -85,7 +74,7 @@ struct PlainRule {
 
   TEMPER_DEVICE bool is_column(int n) const { return column0 + n < h.value_dim; }
 
-  TEMPER_DEVICE void load_rows(const Piece& p) const {
+  TEMPER_DEVICE void load_rows(const DeltaPiece& p) const {
     const bf zero = __float2bfloat16_rn(0.f);
     for (int at = threadIdx.x; at < kChunk * depth; at += kThreads) {
       const int t = at / depth, i = at % depth;
@@ -101,7 +90,7 @@ struct PlainRule {
   }
 
   /// a and p of the new rows with all rows up to their own.
-  TEMPER_DEVICE void factors(const Piece& p) const {
+  TEMPER_DEVICE void factors(const DeltaPiece& p) const {
     for (int tile = warp; tile < kChunk / kBlock * (kChunk / 8); tile += kThreads / 32) {
       const int t0 = tile / (kChunk / 8) * kBlock, j0 = tile % (kChunk / 8) * 8;
       if (t0 + kBlock <= p.begin || t0 >= p.end || j0 >= t0 + kBlock) continue;
@@ -127,7 +116,7 @@ struct PlainRule {
   }
 
   /// Rows of a block: their writes, then their outputs.
-  TEMPER_DEVICE void rows(const Piece& p, int block, bool has_state) const {
+  TEMPER_DEVICE void rows(const DeltaPiece& p, int block, bool has_state) const {
     const int t0 = block * kBlock, n0 = warp * 8;
     float x[4] = {}, y[4] = {};
     const auto row_of = [&](const bf* rows, int pitch) {
@@ -168,7 +157,7 @@ struct PlainRule {
   }
 
   /// Writes of a column, row after row.
-  TEMPER_DEVICE void substitute(const Piece& p, int t0, int n) const {
+  TEMPER_DEVICE void substitute(const DeltaPiece& p, int t0, int n) const {
     bf* const writes = m.writes + n * kRowPitch;
     for (int t = max(t0, p.begin); t < min(t0 + kBlock, p.end); ++t) {
       float x = m.x[(t - t0) * (kColumns + 1) + n];
@@ -242,7 +231,7 @@ struct PlainRule {
     bool has_state = h.has_state(), moved = false;
     if (has_state) load_state(h.slot(h.c.pages.from, sequence));
     for (int done = 0; done < h.rows;) {
-      const Piece p = next_piece(h.first, h.rows, done);
+      const DeltaPiece p = next_piece(h.first, h.rows, done);
       load_rows(p);
       __syncthreads();
       factors(p);
@@ -287,7 +276,7 @@ struct ScalarRule {
   TEMPER_DEVICE float& key(int t, int i) const { return keys[t * (h.key_dim + 1) + i]; }
   TEMPER_DEVICE float& at(int i, int n) const { return state[i * (kColumns + 1) + n]; }
 
-  TEMPER_DEVICE void load_tail(const Piece& p) const {
+  TEMPER_DEVICE void load_tail(const DeltaPiece& p) const {
     for (int x = threadIdx.x; x < p.begin * h.key_dim; x += kThreads)
       key(x / h.key_dim, x % h.key_dim) = h.tail_key(x / h.key_dim)[x % h.key_dim];
     for (int x = threadIdx.x; x < p.begin * kColumns; x += kThreads)
@@ -346,7 +335,7 @@ struct ScalarRule {
       each_element([&](float& x, int64_t place) { x = from[place]; });
     }
     for (int done = 0; done < h.rows;) {
-      const Piece p = next_piece(h.first, h.rows, done);
+      const DeltaPiece p = next_piece(h.first, h.rows, done);
       load_tail(p);
       for (int t = p.begin; t < p.end; ++t) {
         const int r = p.r + t;
@@ -438,7 +427,14 @@ void delta_rule_plain(Ctx& ctx, DType type, const DeltaCall& c, bool skip_single
     const int bytes = kScalar ? scalar_bytes(key_dim) : memory_bytes((key_dim + 15) / 16 * 16);
     allow_shared_memory(kernel, bytes);
     launch(ctx.lane, kernel, grid, dim3(kThreads), static_cast<size_t>(bytes), c, skip_single_rows);
-    if (c.paged) launch(ctx.lane, append_kernel<S>, dim3(grid.x), dim3(kThreads), 0, c, skip_single_rows);
+  });
+  if (c.paged) append_to_tails(ctx, type, c, skip_single_rows);
+}
+
+void append_to_tails(Ctx& ctx, DType type, const DeltaCall& c, bool skip_single_rows) {
+  dispatch_gpu_storage(type, [&](auto s) {
+    launch(ctx.lane, append_kernel<decltype(s)>, dim3(c.T > 0 ? c.S : 0), dim3(kThreads), 0, c,
+           skip_single_rows);
   });
 }
 

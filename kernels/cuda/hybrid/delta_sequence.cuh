@@ -7,6 +7,18 @@
 
 namespace temper::cuda {
 
+/// Rows of one chunk, those from `begin` to `end` of it being new; `r` is the batch's row of place 0.
+struct DeltaPiece {
+  int begin, end, r;
+  TEMPER_DEVICE bool is_new(int place) const { return place >= begin && place < end; }
+};
+/// The rows that follow `done` ones of `rows`, the first of which has this position.
+TEMPER_DEVICE DeltaPiece next_piece(int first, int rows, int done) {
+  constexpr int kChunk = static_cast<int>(kDeltaChunk);
+  const int begin = (first + done) % kChunk;
+  return {begin, min(kChunk, begin + rows - done), done - begin};
+}
+
 /// Rows of the batch are counted from the sequence's first one in it, places from the begin of a chunk.
 template <class S>
 struct DeltaHead {

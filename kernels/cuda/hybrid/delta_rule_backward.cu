@@ -7,7 +7,7 @@
 // A column of dS depends on none of the others: a warp of the scans has 16 of them, transposed, in its
 // registers, and waits for nobody but for the rows of the next chunk.
 
-#include "kernels/cuda/device/delta_backward.cuh"
+#include "kernels/cuda/hybrid/delta_backward.cuh"
 #include "kernels/cuda/hybrid/delta_rule_backward.h"
 #include "kernels/cuda/hybrid/hybrid.h"
 

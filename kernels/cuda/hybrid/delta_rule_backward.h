@@ -1,7 +1,7 @@
 #pragma once
 // The parts of delta_rule_backward that are files of their own.
 
-#include "kernels/cuda/device/delta_backward.cuh"
+#include "kernels/cuda/hybrid/delta_backward.cuh"
 
 namespace temper::cuda::delta_backward {
 

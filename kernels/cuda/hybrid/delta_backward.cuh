@@ -37,9 +37,9 @@ struct Call {
   __host__ __device__ int q_column(int key_head) const { return key_head * dk; }
   __host__ __device__ int k_column(int key_head) const { return (Hk + key_head) * dk; }
   __host__ __device__ int v_column(int head) const { return 2 * Hk * dk + head * dv; }
-  /// Of [rows, Hv].
+  /// The place in [rows, Hv].
   __host__ __device__ int64_t at(int row, int head) const { return int64_t{row} * Hv + head; }
-  /// Of states and dstates.
+  /// The place in states and dstates.
   __host__ __device__ int64_t state_at(int border, int head) const {
     return (int64_t{border} * Hv + head) * wide_dv() * wide_dk();
   }

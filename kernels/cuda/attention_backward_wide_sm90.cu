@@ -533,7 +533,7 @@ void attention_backward_two_kernels(Ctx& ctx, const AttentionBackwardCall& a) {
   ArenaScope scope(ctx.scratch);
   auto* tiles = allocate<Tile>(ctx.scratch, most_tiles);
   auto* list = allocate<List>(ctx.scratch, 1);
-  const BackwardRows rows = attention_backward_two_kernels_scratch(ctx.scratch, a.T, a.S, a.q_heads);
+  const RowStatistics rows = attention_backward_two_kernels_scratch(ctx.scratch, a.T, a.S, a.q_heads);
   const auto padded = static_cast<int>(rows.padded);
   auto *lse = rows.lse.as<float>(), *delta = rows.delta.as<float>();
   launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, libraries.multiprocessors());

@@ -12,7 +12,7 @@ namespace {
 constexpr DeltaShape kHeads{16, 32, 128, 128};
 
 struct Rows {
-  Rows(Ctx& c, int64_t tokens) : tokens(tokens) {
+  Rows(Ctx& c, int64_t rows) : tokens(rows) {
     const NormalBlock block;
     const auto make = [&](int64_t width, DType dtype, double scale, double mean, int64_t seed) {
       const Tensor t = c.scratch.make({tokens, width}, dtype);

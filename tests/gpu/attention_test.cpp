@@ -64,15 +64,19 @@ TEST(GpuAttention, AgreesWithCudnnOnLongSequences) {
   }
 }
 
-/// Heads of 256, which that kernel does not take: the plain kernel in fp32, from the same values, is the second
-/// opinion.
+/// Heads of 256, which that kernel does not take: the plain kernel in fp32, from the same values, is the
+/// second opinion.
 TEST(GpuAttention, HeadsOf256AgreeWithThePlainKernel) {
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   for (const AttentionShape& shape :
        {AttentionShape{16, 4, 256}, {16, 2, 256}, {6, 1, 256}, {2, 2, 256}, {16, 1, 256}})
-    for (const std::vector<int32_t>& lengths :
-         {std::vector<int32_t>{1}, {16, 15}, {64, 63, 65}, {128, 127, 129}, {1024, 1, 1023, 1025}, {5000, 77}}) {
+    for (const std::vector<int32_t>& lengths : {std::vector<int32_t>{1},
+                                                {16, 15},
+                                                {64, 63, 65},
+                                                {128, 127, 129},
+                                                {1024, 1, 1023, 1025},
+                                                {5000, 77}}) {
       const ArenaScope scope(c.scratch);
       const PackedAttention ours(c, {shape}, lengths, 2.0);
       const int64_t rows = ours.cu().back();
@@ -81,7 +85,8 @@ TEST(GpuAttention, HeadsOf256AgreeWithThePlainKernel) {
           out(c, DType::f32, {rows, shape.q_width()}), lse(c, DType::f32, {shape.q_heads, rows});
       attention_varlen_forward(c, out, lse, qkv, ours.ends(), shape, ours.scale());
       const Values got = decode(bytes_of(c, ours.out()), DType::bf16), want = out.values();
-      const Distance o = distance(got, want), l = distance(to_host<float>(c, ours.lse()), to_host<float>(c, lse));
+      const Distance o = distance(got, want),
+                     l = distance(to_host<float>(c, ours.lse()), to_host<float>(c, lse));
       std::printf("heads %ld/%ld of 256, %d and more rows: out %.1e (most %.1e), lse %.1e (%.1e)\n",
                   shape.q_heads, shape.kv_heads, lengths[0], o.relative, o.most, l.relative, l.most);
       EXPECT_LE(o.relative, 5e-3);
@@ -192,8 +197,13 @@ TEST(GpuAttentionBackward, LongSequencesAgreeWithThePlainKernel) {
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   const std::vector<int32_t> ends = ends_of({5000, 77, 3000, 1});
-  for (const AttentionShape& shape : {AttentionShape{8, 2, 128}, {7, 1, 64}, {16, 1, 128}, {16, 4, 256},
-                                      {8, 1, 256}, {6, 1, 256}, {2, 2, 256}}) {
+  for (const AttentionShape& shape : {AttentionShape{8, 2, 128},
+                                      {7, 1, 64},
+                                      {16, 1, 128},
+                                      {16, 4, 256},
+                                      {8, 1, 256},
+                                      {6, 1, 256},
+                                      {2, 2, 256}}) {
     const ArenaScope scope(c.scratch);
     const GradientCase ours(c, {shape}, ends.back());
     GradientCase plain(c, {shape, DType::f32}, ends.back());

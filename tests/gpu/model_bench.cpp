@@ -201,11 +201,11 @@ double bench_attention_backward(const char* name, const AttentionShape& shape,
   const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   attention_varlen_forward(c, out, lse, qkv, ends, shape, scale);
-  return print_rates(
-      c.lane,
-      fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name, shape.q_heads,
-                  shape.kv_heads),
-      flops, [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
+  return print_rates(c.lane,
+                     fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name,
+                                 shape.q_heads, shape.kv_heads),
+                     flops,
+                     [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
 }
 /// Heads of 256 and of 128 of the same width in turn.
 void compare_wide_heads(const std::vector<int64_t>& ragged) {
@@ -252,7 +252,8 @@ void bench_paged_attention(double read_rate, const AttentionShape& shape, int64_
   std::printf(
       "| paged decode attention, %ld/%ld heads of %ld, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% "
       "of the read rate |\n",
-      shape.q_heads, shape.kv_heads, shape.head_dim, batch, length, s * 1e6, bytes / s * 1e-9, 100 * bytes / s / read_rate);
+      shape.q_heads, shape.kv_heads, shape.head_dim, batch, length, s * 1e6, bytes / s * 1e-9,
+      100 * bytes / s / read_rate);
 }
 
 /// Seconds of a whole generate call.

@@ -183,7 +183,7 @@ TEMPER_DEVICE void load_queries(const Arguments& args, const KeyItem& item, cons
     }
 }
 
-/// The warpgroup of S^T and dV (kValues), or that of dP^T and dK. A thread holds keys g and g + 8 of the 16 of
+/// The warpgroup of S^T and dV (kValues), or that of dP^T and dK. A thread holds keys g and g + 8 of 16 of
 /// its warp. x: S^T or dP^T. f: P^T or dS^T.
 template <bool kValues>
 struct KeyGroup {
@@ -527,14 +527,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void attention_backward_two_kernels(Ctx& ctx, const AttentionBackwardCall& a) {
   using namespace backward;
-  CHECK(a.T <= kMostBackwardRows, "{} packed rows, at most {}", a.T, kMostBackwardRows);
+  CHECK(a.T <= kMostBackwardStatistics, "{} packed rows, at most {}", a.T, kMostBackwardStatistics);
   if (a.T == 0) return;
   const Libraries& libraries = libraries_of(ctx);
   const int most_tiles = a.T / kKeys + std::min(a.S, a.T);
   ArenaScope scope(ctx.scratch);
   auto* tiles = allocate<Tile>(ctx.scratch, most_tiles);
   auto* list = allocate<List>(ctx.scratch, 1);
-  const BackwardRows rows = attention_backward_two_kernels_scratch(ctx.scratch, a.T, a.S, a.q_heads);
+  const BackwardStatistics rows = attention_backward_two_kernels_scratch(ctx.scratch, a.T, a.S, a.q_heads);
   const auto padded = static_cast<int>(rows.padded);
   auto *lse = rows.lse.as<float>(), *delta = rows.delta.as<float>();
   launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, libraries.multiprocessors());

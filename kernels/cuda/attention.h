@@ -36,8 +36,8 @@ AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t lay
 /// Any type and head dimension, one warp per row and head.
 void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 
-/// bf16, heads of 64, 128 or 256: any rows; with `skip_single_rows` sequences with one row are left to the decode
-/// kernel.
+/// bf16, heads of 64, 128 or 256: any rows; with `skip_single_rows` sequences with one row are left to the
+/// decode kernel.
 void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows);
 
 /// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.

@@ -1,11 +1,11 @@
-// Backward of packed causal attention with heads of 256, deterministic (NUMERICS.md), in two kernels that both
-// compute the probabilities anew, so that every sum has one owner. dK and dV of 64 keys fill the registers of
-// two warpgroups, dQ of 128 queries those of two others. Blocks of threads of three warpgroups, one item each,
-// those with most steps first:
-//   dK, dV   64 keys of one kv head, over the query blocks from the last to the diagonal, all query heads of the
-//            group at each. 0: the producer warp; 1: S^T and dV; 2: dP^T and dK; P^T goes from 1 to 2.
-//   dQ       128 queries of one head, over the key blocks from the first to the diagonal. 0: the producer warp;
-//            1, 2: 64 queries each. S and dP of the next block are issued behind dQ of this one.
+// Backward of packed causal attention with heads of 256, deterministic (NUMERICS.md), in two kernels that
+// both compute the probabilities anew, so that every sum has one owner. dK and dV of 64 keys fill the
+// registers of two warpgroups, dQ of 128 queries those of two others. Blocks of threads of three warpgroups,
+// one item each, those with most steps first:
+//   dK, dV   64 keys of one kv head, over the query blocks from the last to the diagonal, all query heads of
+//            the group at each. 0: the producer warp; 1: S^T and dV; 2: dP^T and dK; P^T goes from 1 to 2.
+//   dQ       128 queries of one head, over the key blocks from the first to the diagonal. 0: the producer
+//            warp; 1, 2: 64 queries each. S and dP of the next block are issued behind dQ of this one.
 
 #include "kernels/cuda/attention_backward_lists.cuh"
 #include "kernels/cuda/device/wgmma_wide.cuh"
@@ -16,7 +16,7 @@ namespace {
 
 namespace wide {
 
-constexpr int kDim = 256, kRows = 64;                        // features; queries or keys of a block
+constexpr int kDim = 256, kRows = 64;                          // features; queries or keys of a block
 constexpr int kHalf = kRows * 128, kBlock = kRows * kDim * 2;  // bytes of 64 columns of a block, and of all
 constexpr int kThreads = 384, kConsumerWarps = 8, kProducerRegisters = 24, kConsumerRegisters = 240;
 
@@ -91,8 +91,8 @@ struct Copier {
   int lane;
   uint32_t tails = 0;
 
-  /// `bar` completes when the block is there, and `stats` with it: 64 floats from `from`, if any. `exist`: rows
-  /// of the block that exist, or more.
+  /// `bar` completes when the block is there, and `stats` with it: 64 floats from `from`, if any. `exist`:
+  /// rows of the block that exist, or more.
   TEMPER_DEVICE void load(uint32_t to, const CUtensorMap* map, int row, int head, uint32_t bar, int exist,
                           uint32_t stats = 0, const float* from = nullptr) {
     const bool tail = exist < kRows;
@@ -111,10 +111,10 @@ struct Copier {
     if (!tail) return;
     mbar_wait(tail_bar, tails++ & 1);
     for (int r = exist; r < kRows; r++)
-      asm volatile("st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(to + (lane >> 3) * kHalf + r * 128 +
-                                                                 (lane & 7) * 16),
-                   "r"(0)
-                   : "memory");
+      asm volatile(
+          "st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(to + (lane >> 3) * kHalf + r * 128 + (lane & 7) * 16),
+          "r"(0)
+          : "memory");
     fence_async();
     __syncwarp();
     if (lane == 0) mbar_arrive(bar);
@@ -125,8 +125,9 @@ struct Copier {
 
 /// Offsets into shared memory.
 struct KeySmem {
-  static constexpr int kK = 0, kV = kBlock, kQ = 2 * kBlock, kDo = 4 * kBlock, kP = 6 * kBlock, kPBytes = 8192,
-                       kStats = kP + 2 * kPBytes, kBars = kStats + 2 * kRows * 8, kBytes = kBars + 128;
+  static constexpr int kK = 0, kV = kBlock, kQ = 2 * kBlock, kDo = 4 * kBlock, kP = 6 * kBlock,
+                       kPBytes = 8192, kStats = kP + 2 * kPBytes, kBars = kStats + 2 * kRows * 8,
+                       kBytes = kBars + 128;
   static_assert(kBytes <= 227 * 1024);
 };
 /// Barriers; two of each but the first three.
@@ -182,8 +183,8 @@ TEMPER_DEVICE void load_queries(const Arguments& args, const KeyItem& item, cons
     }
 }
 
-/// The warpgroup of S^T and dV (kValues), or that of dP^T and dK. A thread holds keys g and g + 8 of its warp's
-/// 16. x: S^T or dP^T. f: P^T or dS^T.
+/// The warpgroup of S^T and dV (kValues), or that of dP^T and dK. A thread holds keys g and g + 8 of 16 of
+/// its warp. x: S^T or dP^T. f: P^T or dS^T.
 template <bool kValues>
 struct KeyGroup {
   using SM = KeySmem;
@@ -397,8 +398,8 @@ TEMPER_DEVICE void load_keys(const Arguments& args, const QueryItem& item, const
   }
 }
 
-/// One of the two warpgroups of 64 queries. A thread holds rows g and g + 8 of its warp's 16. x: S, y: dP, f: P,
-/// then dS.
+/// One of the two warpgroups of 64 queries. A thread holds rows g and g + 8 of its warp's 16. x: S, y: dP, f:
+/// P, then dS.
 struct QueryGroup {
   using SM = QuerySmem;
   const Arguments& args;
@@ -434,8 +435,8 @@ struct QueryGroup {
                              canonical::exp2a(__fmaf_rn(x[2 * i + 1], args.c, l)));
     }
   }
-  /// What is issued last are the scores and dP of block j, and a product with block `previous` before those, if
-  /// there is one.
+  /// What is issued last are the scores and dP of block j, and a product with block `previous` before those,
+  /// if there is one.
   template <bool kFirst>
   TEMPER_DEVICE void finish_scores(int query, int previous) {
     wg_wait<1>();
@@ -526,14 +527,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void attention_backward_two_kernels(Ctx& ctx, const AttentionBackwardCall& a) {
   using namespace backward;
-  CHECK(a.T <= kMostBackwardRows, "{} packed rows, at most {}", a.T, kMostBackwardRows);
+  CHECK(a.T <= kMostBackwardStatistics, "{} packed rows, at most {}", a.T, kMostBackwardStatistics);
   if (a.T == 0) return;
   const Libraries& libraries = libraries_of(ctx);
   const int most_tiles = a.T / kKeys + std::min(a.S, a.T);
   ArenaScope scope(ctx.scratch);
   auto* tiles = allocate<Tile>(ctx.scratch, most_tiles);
   auto* list = allocate<List>(ctx.scratch, 1);
-  const RowStatistics rows = attention_backward_two_kernels_scratch(ctx.scratch, a.T, a.S, a.q_heads);
+  const BackwardStatistics rows = attention_backward_two_kernels_scratch(ctx.scratch, a.T, a.S, a.q_heads);
   const auto padded = static_cast<int>(rows.padded);
   auto *lse = rows.lse.as<float>(), *delta = rows.delta.as<float>();
   launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, libraries.multiprocessors());

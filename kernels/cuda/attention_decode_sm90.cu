@@ -241,9 +241,8 @@ struct Decode {
       f.p[kk][1] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 8) : 0u;
 #pragma unroll
       for (int part = 0; part < kParts; part++)
-        ldsm4_transposed(f.v[part][kk],
-                         value_address(buffer, kk * 16 + (lane >> 4) * 8 + (lane & 7),
-                                       (warp * kParts + part) * 2 + (lane >> 3 & 1)));
+        ldsm4_transposed(f.v[part][kk], value_address(buffer, kk * 16 + (lane >> 4) * 8 + (lane & 7),
+                                                      (warp * kParts + part) * 2 + (lane >> 3 & 1)));
     }
   }
 

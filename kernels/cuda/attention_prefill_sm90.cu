@@ -260,7 +260,8 @@ struct Consumer {
     if (j >= full) {
 #pragma unroll
       for (int i = 0; i < kScores; i++)
-        if (j * SM::kKeys + (i >> 2) * 8 + 2 * t + (i & 1) > position + 8 * (i >> 1 & 1)) s[i] = cn::neg_inf();
+        if (j * SM::kKeys + (i >> 2) * 8 + 2 * t + (i & 1) > position + 8 * (i >> 1 & 1))
+          s[i] = cn::neg_inf();
     }
     float mx[2], b[2], sum[2] = {0.f, 0.f};
 #pragma unroll
@@ -437,7 +438,8 @@ struct Consumer {
     for (int n = 0; item >= 0; n++) {
       const Tile tile = args.tiles[item / args.a.q_heads];
       const int head = item % args.a.q_heads, blocks = tile.blocks(SM::kKeys);
-      const int full = (tile.q_pos + wg * 64 + 1) / SM::kKeys, position = tile.q_pos + wg * 64 + warp * 16 + g;
+      const int full = (tile.q_pos + wg * 64 + 1) / SM::kKeys,
+                position = tile.q_pos + wg * 64 + warp * 16 + g;
       mc[0] = mc[1] = cn::neg_inf();
       l[0] = l[1] = 0.f;
       have = false;
@@ -546,10 +548,10 @@ __global__ void __launch_bounds__(kListThreads)
 CUtensorMap packed_map(const Libraries& libraries, const AttentionCall& a, int first_head, int heads,
                        int box_rows) {
   const auto width = static_cast<uint64_t>(a.row_width()), dim = static_cast<uint64_t>(a.head_dim);
-  return libraries.tensor_map(static_cast<const bf*>(a.qkv) + int64_t{first_head} * a.head_dim,
-                              {64, static_cast<uint64_t>(a.T), dim / 64, static_cast<uint64_t>(heads)},
-                              {width * 2, 128, dim * 2},
-                              {64, static_cast<uint32_t>(box_rows), static_cast<uint32_t>(a.head_dim / 64), 1});
+  return libraries.tensor_map(
+      static_cast<const bf*>(a.qkv) + int64_t{first_head} * a.head_dim,
+      {64, static_cast<uint64_t>(a.T), dim / 64, static_cast<uint64_t>(heads)}, {width * 2, 128, dim * 2},
+      {64, static_cast<uint32_t>(box_rows), static_cast<uint32_t>(a.head_dim / 64), 1});
 }
 
 template <int D>

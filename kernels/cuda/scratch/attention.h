@@ -64,12 +64,12 @@ inline BackwardSums attention_backward_one_pass_scratch(Arena& arena, int64_t ro
 }
 
 /// -lse * log2(e) and <dout, out> of padded rows, [q_heads, padded] each.
-struct RowStatistics {
+struct BackwardStatistics {
   int64_t padded;
   Tensor lse, delta;
 };
-inline RowStatistics attention_backward_two_kernels_scratch(Arena& arena, int64_t rows, int64_t sequences,
-                                                           int64_t q_heads) {
+inline BackwardStatistics attention_backward_two_kernels_scratch(Arena& arena, int64_t rows,
+                                                                 int64_t sequences, int64_t q_heads) {
   const int64_t padded = (rows / kBackwardKeys + sequences) * kBackwardKeys;
   return {padded, arena.make({q_heads, padded}, DType::f32), arena.make({q_heads, padded}, DType::f32)};
 }

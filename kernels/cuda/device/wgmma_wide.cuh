@@ -1,6 +1,6 @@
 #pragma once
-// wgmma wrappers of 256 columns (sm_90a): bf16 operands in shared memory, 128 fp32 accumulators a thread. Each
-// operand K-major, or "turned": its other dimension lies innermost.
+// wgmma wrappers of 128 and 256 columns (sm_90a): bf16 operands in shared memory, 64 and 128 fp32 accumulators a
+// thread. Each operand K-major, or "turned": its other dimension lies innermost.
 
 #include "kernels/cuda/device/wgmma.cuh"
 
@@ -33,5 +33,13 @@ TEMPER_WGMMA_WIDE(wgmma_ss, 0, 0)
 TEMPER_WGMMA_WIDE(wgmma_ss_turned, 0, 1)
 TEMPER_WGMMA_WIDE(wgmma_tn, 1, 1)
 #undef TEMPER_WGMMA_WIDE
+
+PTX void wgmma_tn(float (&d)[64], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{" TEMPER_REGISTERS_64 "}, %64, %65, p, 1, 1, 1, 1;\n}"
+      : TEMPER_ACCUMULATORS_64(d)
+      : "l"(a), "l"(b), "r"(keep));
+}
 
 }  // namespace temper::cuda

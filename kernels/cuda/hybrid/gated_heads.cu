@@ -56,7 +56,7 @@ TEMPER_DEVICE void turn_head(float (&v)[kGroup], float* head, const RopeTables& 
       if (e >= 2 * half) continue;
       const float other = head[e < half ? e + half : e - half], sine = kSign < 0 ? -s[i] : s[i];
       const float turned =
-          e < half ? cn::rope_low(v[i], other, c[i], sine) : cn::rope_high(v[i], other, c[i], sine);
+          e < half ? cn::rope_low(v[i], other, c[i], sine) : cn::rope_high(other, v[i], c[i], sine);
       v[i] = cn::load(cn::store<S>(turned));
     }
   }

@@ -1,10 +1,11 @@
-// The gated delta rule of one row per sequence, heads of 128: one block per sequence and value head. What the
-// state holds of k and of q comes from one product, the transposed state by the two as columns; so do the
+// The gated delta rule of few rows per sequence, heads of 128: one block per sequence and value head. What
+// the state holds of k and of q comes from one product, the transposed state by the two as columns; so do the
 // sums over earlier rows, x in the first column and o in the second. A warp has 32 columns of the state, its
 // fragments straight from memory (delta::state_place), and needs the others only for the factors of rows.
 //
 // The state and the tail are older than the step, but for the row itself: they are read before the previous
-// kernel has finished.
+// kernel has finished. Where a sequence has more rows than one, a block takes all heads that share a key, row
+// after row: keys of the tail may give place to those of the next chunk.
 
 #include "kernels/cuda/device/delta.cuh"
 #include "kernels/cuda/hybrid/delta_sequence.cuh"
@@ -43,7 +44,9 @@ TEMPER_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "me
 struct Decode {
   const DeltaHead<bf>& h;
   Memory& m;
-  int place, block, warp, lane;
+  int r;             // the row of the batch
+  int place, block;  // its place in the chunk, and its block there
+  int warp, lane;
   bool has_state;
 
   TEMPER_DEVICE int group() const { return lane >> 2; }
@@ -73,7 +76,7 @@ struct Decode {
     const int part = threadIdx.x % 16;
     if (threadIdx.x < 32) {
       const bool is_key = threadIdx.x < 16;
-      const uint4 x = *reinterpret_cast<const uint4*>((is_key ? h.k(0) : h.q(0)) + part * 8);
+      const uint4 x = *reinterpret_cast<const uint4*>((is_key ? h.k(r) : h.q(r)) + part * 8);
       *reinterpret_cast<uint4*>(m.row[is_key ? 0 : 1] + part * 8) = x;
       if (is_key) *reinterpret_cast<uint4*>(m.keys + turned(place, part)) = x;
       if (is_key && h.head % h.c.heads.group == 0)
@@ -200,23 +203,20 @@ struct Decode {
   }
 };
 
-__global__ void __launch_bounds__(kThreads, 4) decode_kernel(const __grid_constant__ DeltaCall c) {
-  launch_dependents();
-  __shared__ __align__(16) Memory m;
-  const int sequence = static_cast<int>(blockIdx.y);
-  const DeltaHead<bf> h(c, sequence, static_cast<int>(blockIdx.x));
-  if (h.rows != 1) return wait_for_previous_kernel();  // a grid may not end before the one that it depends on
-  const int place = h.first % kChunk;
+/// Row r of the batch's rows of a sequence, the state before its chunk being in `from`.
+TEMPER_DEVICE void decode_row(const DeltaHead<bf>& h, Memory& m, int r, float* from, float* to) {
+  const int place = (h.first + r) % kChunk;
   const Decode d{h,
                  m,
+                 r,
                  place,
                  place / kBlock,
                  static_cast<int>(threadIdx.x >> 5),
                  static_cast<int>(threadIdx.x & 31),
-                 h.has_state()};
+                 h.first + r >= kChunk};
   uint4 state[kTiles][kSteps];
   if (d.has_state) {
-    const auto* const high = reinterpret_cast<const uint4*>(h.high_plane(h.slot(c.pages.from, sequence)));
+    const auto* const high = reinterpret_cast<const uint4*>(h.high_plane(from));
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile)
 #pragma unroll
@@ -226,14 +226,14 @@ __global__ void __launch_bounds__(kThreads, 4) decode_kernel(const __grid_consta
   const float before = place > 0 ? h.tail_decay(place - 1) : 0.f;
   wait_for_previous_kernel();
 
-  const float g = c.g[h.gate(0)], beta = c.beta[h.gate(0)];
+  const float g = h.c.g[h.gate(r)], beta = h.c.beta[h.gate(r)];
   const float decay = place > 0 ? dr::next_decay(before, g) : g, gamma = dr::exponential(decay);
   d.load_row(decay);
   float sums[kTiles][4], v[kTiles][2];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile)
 #pragma unroll
-    for (int e = 0; e < 2; ++e) v[tile][e] = cn::load(h.v(0)[d.column(tile) + 8 * e]);
+    for (int e = 0; e < 2; ++e) v[tile][e] = cn::load(h.v(r)[d.column(tile) + 8 * e]);
   wait_for_copies();
   __syncthreads();
 
@@ -266,15 +266,37 @@ __global__ void __launch_bounds__(kThreads, 4) decode_kernel(const __grid_consta
   for (int rows = 0; rows < d.block; ++rows) d.add_rows(sums, rows);
   d.write_row(dr::without_sign_of_zero(d.of_my_column(sums, 0)), beta);
   d.add_rows(sums, d.block);
-  h.o(0)[threadIdx.x] = cn::store<bf>(dr::without_sign_of_zero(d.of_my_column(sums, 1)));
-  if (place == kChunk - 1) d.next_state(gamma, h.slot(c.pages.from, sequence), h.slot(c.pages.to, sequence));
+  h.o(r)[threadIdx.x] = cn::store<bf>(dr::without_sign_of_zero(d.of_my_column(sums, 1)));
+  if (place == kChunk - 1) d.next_state(gamma, from, to);
+}
+
+__global__ void __launch_bounds__(kThreads, 4)
+    decode_kernel(const __grid_constant__ DeltaCall c, bool single_rows_only) {
+  launch_dependents();
+  __shared__ __align__(16) Memory m;
+  const int sequence = static_cast<int>(blockIdx.y), head = static_cast<int>(blockIdx.x);
+  const DeltaHead<bf> h(c, sequence, head);
+  const bool is_single = h.rows == 1;
+  if (h.rows == 0 || (!is_single && (single_rows_only || head % c.heads.group != 0)))
+    return wait_for_previous_kernel();  // a grid may not end before the one that it depends on
+  float *from = h.slot(c.pages.from, sequence), *const to = h.slot(c.pages.to, sequence);
+  const int heads = is_single ? 1 : c.heads.group;
+#pragma unroll 1
+  for (int r = 0; r < h.rows; ++r) {
+#pragma unroll 1
+    for (int i = 0; i < heads; ++i) {
+      decode_row(DeltaHead<bf>(c, sequence, head + i), m, r, from, to);
+      __syncthreads();
+    }
+    if ((h.first + r) % kChunk == kChunk - 1) from = to;
+  }
 }
 
 }  // namespace
 
-void delta_rule_decode(Ctx& ctx, const DeltaCall& c) {
-  launch(ctx.lane, decode_kernel, dim3(static_cast<unsigned>(c.heads.value_heads), c.S), dim3(kThreads), 0,
-         c);
+void delta_rule_decode(Ctx& ctx, const DeltaCall& c, bool single_rows_only) {
+  launch(ctx.lane, decode_kernel, dim3(static_cast<unsigned>(c.heads.value_heads), c.S), dim3(kThreads), 0, c,
+         single_rows_only);
 }
 
 }  // namespace temper::cuda

@@ -66,8 +66,9 @@ void delta_rule_paged(Ctx& ctx, Tensor o, DeltaPages pages, int64_t layer, CTens
   const DeltaCall c = paged_call(o, pages, layer, qkv, beta, g, cu_seqlens, shape);
   if (!has_delta_kernel(qkv.dtype, c.heads))
     return delta_rule_plain(ctx, qkv.dtype, c, /*skip_single_rows=*/false);
-  delta_rule_decode(ctx, c);
-  if (c.T > c.S) delta_rule_scan(ctx, c, /*skip_single_rows=*/true);
+  const bool has_many = c.T > c.S;
+  delta_rule_decode(ctx, c, /*single_rows_only=*/has_many);
+  if (has_many) delta_rule_scan(ctx, c, /*skip_single_rows=*/true);
 }
 
 }  // namespace temper::cuda

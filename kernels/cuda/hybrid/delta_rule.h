@@ -51,7 +51,7 @@ inline bool has_delta_kernel(DType type, const DeltaHeads& h) {
 void delta_rule_scan(Ctx& ctx, const DeltaCall& c, bool skip_single_rows);
 /// The last part of the two kernels that take any rows, over pages: keys and decays go into the tails.
 void append_to_tails(Ctx& ctx, DType type, const DeltaCall& c, bool skip_single_rows);
-/// The sequences with one row, over pages.
-void delta_rule_decode(Ctx& ctx, const DeltaCall& c);
+/// Over pages: the sequences with one row, or all, which takes time by the row.
+void delta_rule_decode(Ctx& ctx, const DeltaCall& c, bool single_rows_only);
 
 }  // namespace temper::cuda

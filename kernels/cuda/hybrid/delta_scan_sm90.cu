@@ -53,7 +53,7 @@ TEMPER_DEVICE void copy_async(bf* to, const bf* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_u32(to)), "l"(from) : "memory");
 }
 TEMPER_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-TEMPER_DEVICE void prefetch(const bf* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+TEMPER_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 // ---- the producers
 
@@ -84,6 +84,7 @@ struct Producer {
     const int r = row + thread / 2, half = thread % 2 * (kDim / 2);
     if (r >= h.rows) return;
     prefetch(h.k(r) + half), prefetch(h.q(r) + half);
+    prefetch((half == 0 ? h.c.g : h.c.beta) + h.gate(r));
     if (half < columns) prefetch(h.v(r) + column0 + half);
   }
 
@@ -104,24 +105,36 @@ struct Producer {
     if (is_new && !h.c.paged && column0 == 0) h.c.decays[h.gate(p.r + thread)] = decay;
   }
   TEMPER_DEVICE static void sum_decays(float* decays, const DeltaPiece& p) {
+    if (p.begin == 0 && p.end == kChunk) {
+      float sum = 0.f;
+#pragma unroll
+      for (int t0 = 0; t0 < kChunk; t0 += kBlock) {
+        float x[kBlock];
+#pragma unroll
+        for (int i = 0; i < kBlock; ++i) x[i] = decays[t0 + i];
+#pragma unroll
+        for (int i = 0; i < kBlock; ++i) x[i] = sum = t0 + i == 0 ? x[i] : dr::next_decay(sum, x[i]);
+#pragma unroll
+        for (int i = 0; i < kBlock; ++i) decays[t0 + i] = x[i];
+      }
+      return;
+    }
     float sum = p.begin > 0 ? decays[p.begin - 1] : 0.f;
 #pragma unroll 1
-    for (int t0 = 0; t0 < kChunk; t0 += 16) {
-      float x[16];
-#pragma unroll
-      for (int i = 0; i < 16; ++i) x[i] = decays[t0 + i];
-#pragma unroll
-      for (int i = 0; i < 16; ++i)
-        if (p.is_new(t0 + i)) x[i] = sum = t0 + i == 0 ? x[i] : dr::next_decay(sum, x[i]);
-#pragma unroll
-      for (int i = 0; i < 16; ++i) decays[t0 + i] = x[i];
-    }
+    for (int t = p.begin; t < p.end; ++t)
+      decays[t] = sum = t == 0 ? decays[t] : dr::next_decay(sum, decays[t]);
   }
 
   /// Factors of the rows `block` with the rows `other`.
   TEMPER_DEVICE void factors(Stage& s, const DeltaPiece& p, int block, int other) const {
     const int lane = thread & 31, g = lane >> 2, q = lane & 3;
-    float kk[2][4] = {}, qk[2][4] = {};
+    float kk[2][4] = {}, qk[2][4] = {}, later[2], earlier[2][2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      later[i] = s.decays[block * kBlock + g + 8 * i];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) earlier[i][j] = s.decays[other * kBlock + i * 8 + 2 * q + j];
+    }
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       uint32_t rows[4], queries[4], keys[4];
@@ -143,17 +156,23 @@ struct Producer {
         const int row = g + 8 * (e >> 1), column = half * 8 + 2 * q + (e & 1);
         const int t = block * kBlock + row, j = other * kBlock + column;
         const bool is_new = p.is_new(t);
-        const float since = is_new && j <= t ? dr::since(s.decays[t], s.decays[j]) : 0.f;
+        const float since = dr::since(later[e >> 1], earlier[half][e & 1]);
         kk[half][e] = is_new && j < t ? dr::factor(since, kk[half][e]) : 0.f;
         qk[half][e] = is_new && j <= t ? dr::factor(since, qk[half][e]) : 0.f;
-        if (other == block) s.a[block][column * kFactorPitch + row] = kk[half][e];
       }
     s.p[up_to(block, other)][lane] = {cn::pack(qk[0][0], qk[0][1]), cn::pack(qk[0][2], qk[0][3]),
                                       cn::pack(qk[1][0], qk[1][1]), cn::pack(qk[1][2], qk[1][3])};
-    if (other < block)
+    if (other < block) {
       s.minus_a[before(block, other)][lane] = {cn::pack(-kk[0][0], -kk[0][1]), cn::pack(-kk[0][2], -kk[0][3]),
                                                cn::pack(-kk[1][0], -kk[1][1]),
                                                cn::pack(-kk[1][2], -kk[1][3])};
+      return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        s.a[block][(half * 8 + 2 * q + (e & 1)) * kFactorPitch + g + 8 * (e >> 1)] = kk[half][e];
   }
 
   template <int N>
@@ -201,6 +220,7 @@ TEMPER_DEVICE void multiply(float (&c)[kTiles][4], const uint32_t (&a)[4], const
 template <int N>
 struct Columns {
   using Rows = float[kTiles][4];  // 16 rows, as a product has them
+  static constexpr bool kTogether = N == 4;
 
   const DeltaHead<bf>& h;
   Memory<N>& m;
@@ -221,6 +241,19 @@ struct Columns {
       ldsm4(a, smem_u32(rows + turned(warp * kBlock + (lane & 15), step * 2 + (lane >> 4))));
       load_right(b, mine().read + step * dr::kStep * kPitch);
       multiply(c, a, b);
+    }
+  }
+  /// The same of both at once, where shared memory is what they wait for.
+  TEMPER_DEVICE void products(Rows& x, Rows& y, const Stage& s) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      uint32_t k[4], q[4], b[kTiles][2];
+      const int at = turned(warp * kBlock + (lane & 15), step * 2 + (lane >> 4));
+      load_right(b, mine().read + step * dr::kStep * kPitch);
+      ldsm4(k, smem_u32(s.keys + at));
+      multiply(x, k, b);
+      ldsm4(q, smem_u32(s.queries + at));
+      multiply(y, q, b);
     }
   }
   TEMPER_DEVICE void add_rows(Rows& c, const uint4& factors, const bf* writes, int block) const {
@@ -262,21 +295,26 @@ struct Columns {
         *reinterpret_cast<float2*>(mine().x + row_of(2 * half) * kPitch + column_of(n)) = {
             dr::without_sign_of_zero(x[n][2 * half]), dr::without_sign_of_zero(x[n][2 * half + 1])};
     __syncwarp();
-    substitute(s, p, writes + warp * kBlock * kPitch + lane);
+    bf* const column = writes + warp * kBlock * kPitch + lane;
+    if (p.begin > warp * kBlock)
+      substitute<true>(s, column, p.begin - warp * kBlock);
+    else
+      substitute<false>(s, column, 0);
   }
 
-  /// A column, row after row.
-  TEMPER_DEVICE void substitute(const Stage& s, const DeltaPiece& p, bf* writes) const {
+  /// A column, row after row; the rows before `old` are written already. Nothing is stored before the end,
+  /// so that loads need not wait for it.
+  template <bool kHasOld>
+  TEMPER_DEVICE void substitute(const Stage& s, bf* writes, int old) const {
     float x[kBlock];
+    bf u[kBlock];
 #pragma unroll
     for (int i = 0; i < kBlock; ++i) x[i] = mine().x[i * kPitch + lane];
-    const int old = p.begin - warp * kBlock;
 #pragma unroll
     for (int j = 0; j < kBlock; ++j) {
-      bf u = dr::write<bf>(s.beta[warp * kBlock + j], x[j]);
-      if (j < old) u = writes[j * kPitch];
-      writes[j * kPitch] = u;
-      const float write = cn::load(u);
+      u[j] = dr::write<bf>(s.beta[warp * kBlock + j], x[j]);
+      if (kHasOld && j < old) u[j] = writes[j * kPitch];
+      const float write = cn::load(u[j]);
       const float* const a = s.a[warp] + j * kFactorPitch;
 #pragma unroll
       for (int t0 = (j + 1) / 4 * 4; t0 < kBlock; t0 += 4) {
@@ -287,13 +325,18 @@ struct Columns {
         x[t0 + 3] = dr::take_off(f.w, write, x[t0 + 3]);
       }
     }
+#pragma unroll
+    for (int j = 0; j < kBlock; ++j) writes[j * kPitch] = u[j];
   }
   TEMPER_DEVICE void remember_rows(const Stage& s, const bf* writes) const {
+    bf w[kBlock];
 #pragma unroll
     for (int j = 0; j < kBlock; ++j) {
       const int row = warp * kBlock + j;
-      mine().remembered[row * kPitch + lane] = dr::remembered(s.ends[row], writes[row * kPitch + lane]);
+      w[j] = dr::remembered(s.ends[row], writes[row * kPitch + lane]);
     }
+#pragma unroll
+    for (int j = 0; j < kBlock; ++j) mine().remembered[(warp * kBlock + j) * kPitch + lane] = w[j];
   }
   TEMPER_DEVICE void keep_rows(const DeltaPiece& p, const bf* writes) const {
 #pragma unroll
@@ -306,7 +349,6 @@ struct Columns {
   }
 
   TEMPER_DEVICE void begin_outputs(const Stage& s, Rows& y) const {
-    product(y, s.queries);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)
 #pragma unroll
@@ -420,9 +462,12 @@ struct Columns {
       mbar_wait(smem_u32(&m.full[at]), number / kStages & 1);
       Rows x = {}, y = {};
       if (is_active) {
-        if (has_state) {
+        if (has_state && kTogether) {
+          products(x, y, s);
+          begin_outputs(s, y);
+        } else if (has_state) {
           product(x, s.keys);
-          if (warp > 0) begin_outputs(s, y);
+          if (warp > 0) product(y, s.queries), begin_outputs(s, y);
         }
         write_rows(s, p, x, v, has_state, writes, number & 1);
       }
@@ -430,7 +475,7 @@ struct Columns {
       if (lane == 0) mbar_arrive(ready(warp));
       if (p.end == kChunk) remember_rows(s, writes);
       if (is_active) keep_rows(p, writes);
-      if (is_active && has_state && warp == 0) begin_outputs(s, y);
+      if (is_active && has_state && !kTogether && warp == 0) product(y, s.queries), begin_outputs(s, y);
       if (is_active && !is_last) outputs(s, p, y, writes);
       if (p.end == kChunk) {
         sync();
@@ -468,10 +513,14 @@ __global__ void __launch_bounds__((N + 1) * kTeam, 1)
   }
   __syncthreads();
   const int thread = static_cast<int>(threadIdx.x), team = thread / kTeam, warp = thread % kTeam / 32;
-  if (team == N)
+  if (team == N) {
+    if constexpr (N == 4) reg_dec<64>();
     Producer{h, thread % kTeam, column0, N * kColumns}.run(m);
-  else  // teams begin at different warps: those of a block of rows are on different schedulers
+  } else {
+    if constexpr (N == 4) reg_inc<104>();
+    // teams begin at different warps: those of a block of rows are on different schedulers
     Columns<N>{h, m, team, (warp + team) % kBlocks, thread % 32, column0 + team * kColumns}.run(sequence);
+  }
 }
 
 template <int N>

@@ -2,7 +2,7 @@
 // asked.
 
 #include "tests/gpu/cudnn_attention.h"
-#include "tests/ops/packed_attention.h"
+#include "tests/ops/paged_attention.h"
 
 namespace temper {
 namespace {
@@ -99,6 +99,37 @@ TEST(GpuAttention, HeadsOf256AgreeWithThePlainKernel) {
       std::printf("  first bad: row %ld, head %ld, column %ld: %g instead of %g\n", at / shape.q_width(),
                   at % shape.q_width() / 256, at % 256, got[bad], want[bad]);
     }
+}
+
+/// Prompts, chunks that end anywhere, and rows one by one: the bits of the packed rows.
+TEST(GpuAttention, HeadsOf256HaveTheSameBitsOverPages) {
+  const std::vector<int32_t> lengths{1, 15, 16, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 2050, 5000};
+  int64_t compared = 0;
+  for (const AttentionCase& what : {AttentionCase{{16, 2, 256}},
+                                    {{16, 4, 256}, DType::bf16, 16},
+                                    {{6, 1, 256}, DType::bf16, 32},
+                                    {{2, 2, 256}, DType::bf16, 16},
+                                    {{16, 1, 256}}}) {
+    TestCtx ctx;
+    const PackedAttention batch(ctx, what, lengths, 3.0);
+    Pages pages(batch);
+    std::vector<int32_t> begin(lengths.size(), 0);
+    for (const int32_t rows : {0, 1, 63, 200, 1, 1000, 1, 5000}) {
+      std::vector<int32_t> end;
+      for (size_t s = 0; s < lengths.size(); ++s) {
+        const int32_t last = rows == 1 ? lengths[s] : lengths[s] - 1;  // the last row comes alone
+        end.push_back(std::max(begin[s], std::min(last, begin[s] + (s % 5 == 4 ? 1 : rows))));
+      }
+      if (begin != end) compared += pages.advance(begin, end);
+      begin = end;
+    }
+    std::vector<int32_t> all_but_one;
+    for (const int32_t n : lengths) all_but_one.push_back(n - 1);
+    Pages whole(batch);
+    compared += whole.advance(std::vector<int32_t>(lengths.size(), 0), all_but_one);
+    compared += whole.advance(all_but_one, lengths);
+  }
+  std::printf("heads of 256 over pages: %ld values compared\n", compared);
 }
 
 /// Rows of a packed batch on the GPU and their gradients.

@@ -27,6 +27,12 @@ KERNEL(delta_gates_forward, Tensor beta, Tensor g, CTensor x, CTensor a_log, CTe
        DeltaShape shape)
 SCRATCH_KERNEL(delta_gates_backward, Tensor dx, Tensor da_log, Tensor ddt_bias, CTensor dbeta, CTensor dg,
                CTensor beta, CTensor g, CTensor x, CTensor a_log, CTensor dt_bias, DeltaShape shape)
+KERNEL(delta_inputs_forward, Tensor qkv, Tensor beta, Tensor g, CTensor x, CTensor w, CTensor a_log,
+       CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape)
+KERNEL(delta_inputs_paged, Tensor qkv, Tensor beta, Tensor g, DeltaPages pages, int64_t layer, CTensor x,
+       CTensor w, CTensor a_log, CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape)
+SCRATCH_KERNEL(delta_conv_backward, Tensor dx, Tensor dw, Tensor dqkv, CTensor x, CTensor w,
+               CTensor cu_seqlens, DeltaShape shape)
 SCRATCH_KERNEL(delta_rule_forward, Tensor o, Tensor u, Tensor decays, CTensor qkv, CTensor beta, CTensor g,
                CTensor cu_seqlens, DeltaShape shape)
 KERNEL(delta_rule_paged, Tensor o, DeltaPages pages, int64_t layer, CTensor qkv, CTensor beta, CTensor g,

@@ -255,6 +255,30 @@ void delta_gates_backward(Ctx& ctx, Tensor dx, Tensor da_log, Tensor ddt_bias, C
   });
 }
 
+void delta_inputs_forward(Ctx& ctx, Tensor qkv, Tensor beta, Tensor g, CTensor x, CTensor w, CTensor a_log,
+                          CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape) {
+  causal_conv_forward(ctx, qkv, x, w, cu_seqlens);
+  unit_heads_forward(ctx, qkv, shape);
+  delta_gates_forward(ctx, beta, g, x, a_log, dt_bias, shape);
+}
+
+void delta_inputs_paged(Ctx& ctx, Tensor qkv, Tensor beta, Tensor g, DeltaPages pages, int64_t layer,
+                        CTensor x, CTensor w, CTensor a_log, CTensor dt_bias, CTensor cu_seqlens,
+                        DeltaShape shape) {
+  causal_conv_paged(ctx, qkv, pages, layer, x, w, cu_seqlens);
+  unit_heads_forward(ctx, qkv, shape);
+  delta_gates_forward(ctx, beta, g, x, a_log, dt_bias, shape);
+}
+
+void delta_conv_backward(Ctx& ctx, Tensor dx, Tensor dw, Tensor dqkv, CTensor x, CTensor w,
+                         CTensor cu_seqlens, DeltaShape shape) {
+  ArenaScope scope(ctx.scratch);
+  const Tensor convolved = ctx.scratch.like(dqkv);
+  causal_conv_forward(ctx, convolved, x, w, cu_seqlens);
+  unit_heads_backward(ctx, dqkv, convolved, shape);
+  causal_conv_backward(ctx, dx, dw, dqkv, x, w, cu_seqlens);
+}
+
 void gated_norm_forward(Ctx& ctx, Tensor y, Tensor rstd, CTensor o, CTensor x, CTensor w, DeltaShape shape,
                         double eps) {
   dispatch_storage(x.dtype, [&](auto s) {

@@ -23,6 +23,13 @@ void causal_conv_backward(Ctx& ctx, Tensor, Tensor, CTensor, CTensor x, CTensor 
   cuda::causal_conv_backward_scratch(ctx.scratch, x.dim(0), w.dim(0), w.dim(1));
 }
 
+void delta_conv_backward(Ctx& ctx, Tensor, Tensor, Tensor, CTensor x, CTensor w, CTensor, DeltaShape shape) {
+  ArenaScope scope(ctx.scratch);
+  if (!cuda::is_unit_conv_backward(shape, x.dim(1), w.dim(1)))
+    cuda::delta_conv_backward_scratch(ctx.scratch, x.dim(0), shape, x.dtype);
+  cuda::causal_conv_backward_scratch(ctx.scratch, x.dim(0), w.dim(0), w.dim(1));
+}
+
 void delta_gates_backward(Ctx& ctx, Tensor, Tensor, Tensor, CTensor, CTensor, CTensor, CTensor, CTensor x,
                           CTensor, CTensor, DeltaShape shape) {
   ArenaScope scope(ctx.scratch);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cuda/fold.h"
+#include "kernels/cuda/hybrid/gates.h"
 #include "kernels/cuda/hybrid/hybrid.h"
 #include "kernels/cuda/hybrid/teams.h"
 #include "kernels/cuda/scratch/hybrid_rows.h"
@@ -91,23 +92,10 @@ UnitHeads unit_heads_of(const Tensor& y, const CTensor& other, const DeltaShape&
 
 // ---- gates
 
-struct GateRows {
-  int tokens, heads;
-  int64_t row, column;  // of x, and where b begins in it
-};
-
 template <class S>
-__global__ void __launch_bounds__(kTeamThreads)
-    delta_gates_kernel(float* beta, float* g, const S* x, const float* a_log, const S* dt_bias,
-                       const GateRows rows) {
+__global__ void __launch_bounds__(kTeamThreads) delta_gates_kernel(const DeltaGates<S> gates) {
   begin_kernel();
-  const int item = static_cast<int>(blockIdx.x) * kTeamThreads + static_cast<int>(threadIdx.x),
-            token = item / rows.heads, head = item - token * rows.heads;
-  if (token >= rows.tokens) return;
-  const S* gates = x + token * rows.row + rows.column;
-  beta[item] = cn::sigmoid(cn::load(gates[head]));
-  g[item] =
-      cn::decay_gate(a_log[head], __fadd_rn(cn::load(gates[rows.heads + head]), cn::load(dt_bias[head])));
+  gates.make(static_cast<int>(blockIdx.x) * kTeamThreads + static_cast<int>(threadIdx.x));
 }
 
 template <class S>
@@ -154,11 +142,6 @@ __global__ void __launch_bounds__(kGateLanes* kGateRows)
 #pragma unroll
   for (int k = 1; k < kGateRows; ++k) sum = __fadd_rn(sum, sums[turn][k][lane]);
   call.partials[(int64_t{turn} * call.blocks + blockIdx.x) * rows.heads + head] = sum;
-}
-
-GateRows gate_rows_of(const CTensor& x, const DeltaShape& shape) {
-  heads_of_all(x.dim(0), shape.value_heads);
-  return {static_cast<int>(x.dim(0)), static_cast<int>(shape.value_heads), x.dim(1), shape.gates_column()};
 }
 
 // ---- gated norm
@@ -306,8 +289,7 @@ void delta_gates_forward(Ctx& ctx, Tensor beta, Tensor g, CTensor x, CTensor a_l
   dispatch_gpu_storage(x.dtype, [&](auto s) {
     using S = decltype(s);
     launch(ctx.lane, delta_gates_kernel<S>, blocks_for(beta.size(), kTeamThreads), kTeamThreads, 0,
-           beta.as<float>(), g.as<float>(), data_of<S>(x), a_log.as<float>(), data_of<S>(dt_bias),
-           gate_rows_of(x, shape));
+           delta_gates_of<S>(beta, g, x, a_log, dt_bias, shape));
   });
 }
 

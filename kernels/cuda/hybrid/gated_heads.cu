@@ -28,37 +28,41 @@ struct ProjectedHeads {
   }
 };
 
-/// The rotation of a head of which a lane has the group from `at`; `head` is its warp's shared memory, `row`
-/// that of the angles. kSign -1 turns back.
-template <class S, int kSign>
-TEMPER_DEVICE void turn_head(float (&v)[kGroup], float* head, const RopeTables& rope, int64_t row, int at,
-                             const ProjectedHeads& heads) {
-  const int half = heads.half;
-  store_group(head + at, v, kGroup, true);
-  __syncwarp();
-  if (at < 2 * half) {
-    float c[kGroup], s[kGroup];
+/// Cosines and sines for a lane's group from `at` of a head; `row` is that of its token's position.
+struct HeadAngles {
+  float c[kGroup], s[kGroup];
+
+  TEMPER_DEVICE void load(const RopeTables& rope, int64_t row, int at, const ProjectedHeads& heads) {
+    const int half = heads.half;
+    if (at >= 2 * half) return;
     if (heads.angles) {
       const int64_t first = row + (at < half ? at : at - half);
       load_group(c, rope.cosine + first, kGroup, true);
       load_group(s, rope.sine + first, kGroup, true);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) {
-        const int e = at + i, pair = e < half ? e : e - half;
-        c[i] = e < 2 * half ? rope.cosine[row + pair] : 0.f,
-        s[i] = e < 2 * half ? rope.sine[row + pair] : 0.f;
-      }
+      return;
     }
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
-      const int e = at + i;
-      if (e >= 2 * half) continue;
-      const float other = head[e < half ? e + half : e - half], sine = kSign < 0 ? -s[i] : s[i];
-      const float turned =
-          e < half ? cn::rope_low(v[i], other, c[i], sine) : cn::rope_high(other, v[i], c[i], sine);
-      v[i] = cn::load(cn::store<S>(turned));
+      const int e = at + i, pair = e < half ? e : e - half;
+      c[i] = e < 2 * half ? rope.cosine[row + pair] : 0.f, s[i] = e < 2 * half ? rope.sine[row + pair] : 0.f;
     }
+  }
+};
+
+/// The rotation of a head of which a lane has the group from `at`; `head` is its warp's shared memory.
+/// kSign -1 turns back.
+template <class S, int kSign>
+TEMPER_DEVICE void turn_head(float (&v)[kGroup], float* head, const HeadAngles& angles, int at, int half) {
+  if (at < 2 * half) store_group(head + at, v, kGroup, true);
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const int e = at + i;
+    if (e >= 2 * half) continue;
+    const float other = head[e < half ? e + half : e - half], sine = kSign < 0 ? -angles.s[i] : angles.s[i];
+    const float turned = e < half ? cn::rope_low(v[i], other, angles.c[i], sine)
+                                  : cn::rope_high(other, v[i], angles.c[i], sine);
+    v[i] = cn::load(cn::store<S>(turned));
   }
   __syncwarp();
 }
@@ -76,8 +80,9 @@ __global__ void __launch_bounds__(kTeamThreads)
   const int token = item / heads.all(), head = item - token * heads.all(), width = heads.shape.head_dim;
   const int at = static_cast<int>(threadIdx.x) % 32 * kGroup, left = width - at;
   const bool whole = heads.vector && left > 0, is_normed = head < heads.normed();
-  const int64_t angles = int64_t{rope.positions[token]} * heads.half;
   float v[kGroup], weight[kGroup];
+  HeadAngles angles{};
+  if (is_normed) angles.load(rope, int64_t{rope.positions[token]} * heads.half, at, heads);
   if (is_normed) load_group(weight, (head < heads.shape.q_heads ? wq : wk) + at, left, whole);
 
   wait_for_previous_kernel();
@@ -91,7 +96,7 @@ __global__ void __launch_bounds__(kTeamThreads)
 #pragma unroll
     for (int i = 0; i < kGroup; ++i)
       v[i] = cn::load(cn::OffsetWeight::value(cn::store<S>(v[i]), scale, cn::store<S>(weight[i])));
-    turn_head<S, 1>(v, shared[warp], rope, angles, at, heads);
+    turn_head<S, 1>(v, shared[warp], angles, at, heads.half);
   }
   if (left > 0) store_group(qkv + int64_t{item} * width + at, v, left, whole);
 }
@@ -126,7 +131,8 @@ __global__ void __launch_bounds__(kTeamThreads)
   for (int base = begin + warp * kAtOnce; base < end; base += kWarps * kAtOnce) {
     RawGroup<S> dy[kAtOnce], x[kAtOnce];
     float rstd[kAtOnce];
-    int64_t angles[kAtOnce], offset[kAtOnce];
+    HeadAngles angles[kAtOnce] = {};
+    int64_t offset[kAtOnce];
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       const int item = min(base + j, end - 1), token = item / heads, head = first_head + item - token * heads,
@@ -136,7 +142,7 @@ __global__ void __launch_bounds__(kTeamThreads)
       load_raw(dy[j], call.dqkv + (int64_t{token} * all.all() + head) * width + at, count, whole);
       load_raw(x[j], call.x + offset[j], count, whole);
       rstd[j] = call.rstd[int64_t{token} * all.normed() + head];
-      angles[j] = int64_t{call.rope.positions[token]} * all.half;
+      angles[j].load(call.rope, int64_t{call.rope.positions[token]} * all.half, at, all);
     }
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
@@ -144,7 +150,7 @@ __global__ void __launch_bounds__(kTeamThreads)
       float v[kGroup], normed[kGroup], dot = 0.f;
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) v[i] = cn::load(dy[j].at[i]);
-      turn_head<S, -1>(v, shared[warp], call.rope, angles[j], at, all);
+      turn_head<S, -1>(v, shared[warp], angles[j], at, all.half);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         normed[i] = __fmul_rn(cn::load(x[j].at[i]), rstd[j]);

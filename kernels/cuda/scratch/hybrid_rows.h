@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/scratch/norm.h"
+#include "kernels/delta_types.h"
 
 namespace temper::cuda {
 
@@ -39,6 +40,22 @@ inline constexpr int64_t kMostConvRun = 256;
 inline NormPartials causal_conv_backward_scratch(Arena& arena, int64_t rows, int64_t channels, int64_t taps) {
   const int64_t per_block = std::min(kMostConvRun, per_block_of(rows, 128, 16));
   return {per_block, arena.make({blocks_of(rows, per_block), channels * taps}, DType::f32)};
+}
+
+/// Whether one kernel convolves and makes unit vectors: a head is a power of two of groups of eight elements,
+/// in one warp at `lanes` threads a group, and rows can be read by groups.
+inline bool is_unit_conv(const DeltaShape& shape, int64_t row, int64_t taps, int64_t lanes) {
+  const int64_t groups = shape.key_dim / 8;
+  return taps == 4 && shape.key_dim % 8 == 0 && (groups & (groups - 1)) == 0 && groups * lanes <= 32 &&
+         row % 8 == 0 && shape.qkv_width() % 8 == 0;
+}
+inline bool is_unit_conv_backward(const DeltaShape& shape, int64_t row, int64_t taps) {
+  return is_unit_conv(shape, row, taps, 2);
+}
+
+/// Rows after the convolution, where two kernels go back.
+inline Tensor delta_conv_backward_scratch(Arena& arena, int64_t rows, const DeltaShape& shape, DType dtype) {
+  return arena.make({rows, shape.qkv_width()}, dtype);
 }
 
 /// Rows of a block of delta_gates_backward, and sums of da_log, then of ddt_bias, [2, blocks, heads].

@@ -69,11 +69,15 @@ Tensor DeltaNet::own_channels(Ctx& c, const Batch& b, const Tensor& all) const {
   return mine;
 }
 
-void DeltaNet::convolve(Ctx& c, const Batch& b, const Tensor& y, const CTensor& projected) const {
+void DeltaNet::make_inputs(Ctx& c, const Batch& b, const Tensor& qkv, const Tensor& beta, const Tensor& g,
+                           const CTensor& projected) const {
+  const Tensor a_log = own_heads_of(b, a_log_->value), dt_bias = own_heads_of(b, dt_bias_->value);
   if (b.kv)
-    causal_conv_paged(c, y, *b.states, layer_, projected, conv_->value, b.cu_seqlens);
+    delta_inputs_paged(c, qkv, beta, g, *b.states, layer_, projected, conv_->value, a_log, dt_bias,
+                       b.cu_seqlens, own(b));
   else
-    causal_conv_forward(c, y, projected, own_channels(c, b, conv_->value), b.cu_seqlens);
+    delta_inputs_forward(c, qkv, beta, g, projected, own_channels(c, b, conv_->value), a_log, dt_bias,
+                         b.cu_seqlens, own(b));
 }
 
 Tensor DeltaNet::forward(Ctx& c, const Batch& b, CTensor x, DeltaNetSaved* saved, const Keep& keep) const {
@@ -89,12 +93,9 @@ Tensor DeltaNet::forward(Ctx& c, const Batch& b, CTensor x, DeltaNetSaved* saved
                        "heads of all tokens, before the convolution");
   const int64_t tokens = s.projected.dim(0);
   s.qkv = rest.make({tokens, shape.qkv_width()}, x.dtype);
-  convolve(c, b, s.qkv, s.projected);
-  unit_heads_forward(c, s.qkv, shape);
   s.beta = memory.make({tokens, shape.value_heads}, accumulate);
   s.g = memory.like(s.beta);
-  delta_gates_forward(c, s.beta, s.g, s.projected, own_heads_of(b, a_log_->value),
-                      own_heads_of(b, dt_bias_->value), shape);
+  make_inputs(c, b, s.qkv, s.beta, s.g, s.projected);
   s.mixed = memory.make({tokens, shape.value_width()}, x.dtype);
   if (b.kv) {
     delta_rule_paged(c, s.mixed, *b.states, layer_, s.qkv, s.beta, s.g, b.cu_seqlens, shape);
@@ -136,23 +137,19 @@ Tensor DeltaNet::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const D
 void DeltaNet::backward_rule(Ctx& c, const Batch& b, const Tensor& dprojected, const Tensor& dmixed,
                              const DeltaNetSaved& s) const {
   const DeltaShape shape = own(b);
-  const Tensor convolved = c.scratch.make({s.projected.dim(0), shape.qkv_width()}, s.projected.dtype);
-  convolve(c, b, convolved, s.projected);
   Tensor qkv = s.qkv;
   if (qkv.empty()) {
-    qkv = c.scratch.like(convolved);
-    device::copy(c.lane, qkv.raw(), convolved.data, convolved.bytes());
-    unit_heads_forward(c, qkv, shape);
+    qkv = c.scratch.make({s.projected.dim(0), shape.qkv_width()}, s.projected.dtype);
+    make_inputs(c, b, qkv, s.beta, s.g, s.projected);  // the gates in their own bits
   }
   const Tensor dqkv = c.scratch.like(qkv), dbeta = c.scratch.like(s.beta), dg = c.scratch.like(s.g);
   delta_rule_backward(c, dqkv, dbeta, dg, dmixed, qkv, s.beta, s.u, s.decays, b.cu_seqlens, shape);
   delta_gates_backward(c, dprojected, own_heads_of(b, a_log_->grad_sum_beside(c)),
                        own_heads_of(b, dt_bias_->grad_sum_beside(c)), dbeta, dg, s.beta, s.g, s.projected,
                        own_heads_of(b, a_log_->value), own_heads_of(b, dt_bias_->value), shape);
-  unit_heads_backward(c, dqkv, convolved, shape);
   const Tensor dconv = conv_->grad_sum_beside(c), own_dconv = own_channels(c, b, dconv);
-  causal_conv_backward(c, dprojected, own_dconv, dqkv, s.projected, own_channels(c, b, conv_->value),
-                       b.cu_seqlens);
+  delta_conv_backward(c, dprojected, own_dconv, dqkv, s.projected, own_channels(c, b, conv_->value),
+                      b.cu_seqlens, shape);
   if (inputs_.on(b)) copy_channels(c, own_dconv, dconv, /*back=*/true);
 }
 

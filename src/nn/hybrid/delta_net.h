@@ -53,8 +53,9 @@ class DeltaNet {
   Tensor own_heads_of(const Batch& b, const Tensor& all) const;
   Tensor own_channels(Ctx& c, const Batch& b, const Tensor& all) const;
   void copy_channels(Ctx& c, const Tensor& own, const Tensor& all, bool back) const;
-  /// After the convolution, before heads are unit vectors.
-  void convolve(Ctx& c, const Batch& b, const Tensor& y, const CTensor& projected) const;
+  /// What the rule reads, of projected rows.
+  void make_inputs(Ctx& c, const Batch& b, const Tensor& qkv, const Tensor& beta, const Tensor& g,
+                   const CTensor& projected) const;
   Tensor finish(Ctx& c, const Batch& b, Arena& of_heads, Arena& memory, const DeltaNetSaved& s) const;
   void backward_rule(Ctx& c, const Batch& b, const Tensor& dprojected, const Tensor& dmixed,
                      const DeltaNetSaved& s) const;

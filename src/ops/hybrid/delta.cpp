@@ -49,6 +49,10 @@ void check_pages(const DeltaPages& p, int64_t layer, const CTensor& x, const CTe
   for (const Tensor& t : {p.decays, p.states}) check_dtype(t, accumulate_dtype(x.dtype), "a state");
 }
 
+void check_windows(const DeltaPages& p, const CTensor& w) {
+  CHECK(p.windows.dim(2) == (w.dim(1) - 1) * w.dim(0), "windows of {} elements", p.windows.dim(2));
+}
+
 void check_norm(const CTensor& y, const CTensor& rstd, const CTensor& o, const CTensor& x, const CTensor& w,
                 const DeltaShape& shape) {
   for (const CTensor& t : {y, o}) CHECK_SHAPE(t, x.dim(0), shape.value_width());
@@ -69,7 +73,7 @@ void causal_conv_paged(Ctx& c, Tensor y, DeltaPages pages, int64_t layer, CTenso
                        CTensor cu_seqlens) {
   check_conv(y, x, w, cu_seqlens);
   check_pages(pages, layer, x, cu_seqlens);
-  CHECK(pages.windows.dim(2) == (w.dim(1) - 1) * w.dim(0), "windows of {} elements", pages.windows.dim(2));
+  check_windows(pages, w);
   DISPATCH(c, causal_conv_paged, y, pages, layer, x, w, cu_seqlens);
 }
 
@@ -108,6 +112,33 @@ void delta_gates_backward(Ctx& c, Tensor dx, Tensor da_log, Tensor ddt_bias, CTe
   CHECK_SHAPE(ddt_bias, shape.value_heads);
   DISPATCH(c, delta_gates_backward, dx, da_log, ddt_bias, dbeta, dg, beta, g, x, a_log, dt_bias,
                   shape);
+}
+
+void delta_inputs_forward(Ctx& c, Tensor qkv, Tensor beta, Tensor g, CTensor x, CTensor w, CTensor a_log,
+                          CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape) {
+  check_conv(qkv, x, w, cu_seqlens);
+  CHECK_SHAPE(qkv, x.dim(0), shape.qkv_width());
+  check_gates(beta, g, x, a_log, dt_bias, shape);
+  DISPATCH(c, delta_inputs_forward, qkv, beta, g, x, w, a_log, dt_bias, cu_seqlens, shape);
+}
+
+void delta_inputs_paged(Ctx& c, Tensor qkv, Tensor beta, Tensor g, DeltaPages pages, int64_t layer, CTensor x,
+                        CTensor w, CTensor a_log, CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape) {
+  check_conv(qkv, x, w, cu_seqlens);
+  CHECK_SHAPE(qkv, x.dim(0), shape.qkv_width());
+  check_gates(beta, g, x, a_log, dt_bias, shape);
+  check_pages(pages, layer, x, cu_seqlens);
+  check_windows(pages, w);
+  DISPATCH(c, delta_inputs_paged, qkv, beta, g, pages, layer, x, w, a_log, dt_bias, cu_seqlens, shape);
+}
+
+void delta_conv_backward(Ctx& c, Tensor dx, Tensor dw, Tensor dqkv, CTensor x, CTensor w, CTensor cu_seqlens,
+                         DeltaShape shape) {
+  check_conv(dqkv, x, w, cu_seqlens);
+  CHECK_SHAPE(dqkv, x.dim(0), shape.qkv_width());
+  CHECK_SHAPE(dx, x.dim(0), x.dim(1));
+  CHECK_SHAPE(dw, w.dim(0), w.dim(1));
+  DISPATCH(c, delta_conv_backward, dx, dw, dqkv, x, w, cu_seqlens, shape);
 }
 
 void delta_rule_forward(Ctx& c, Tensor o, Tensor u, Tensor decays, CTensor qkv, CTensor beta, CTensor g,

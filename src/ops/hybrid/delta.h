@@ -43,6 +43,18 @@ void delta_gates_backward(Ctx& c, Tensor dx, Tensor da_log, Tensor ddt_bias, CTe
                           CTensor beta, CTensor g, CTensor x, CTensor a_log, CTensor dt_bias,
                           DeltaShape shape);
 
+/// What the rule reads, in one pass: causal_conv_forward or _paged, unit_heads_forward and delta_gates_forward
+/// of a projected row, in the bits of these.
+/// qkv: [T, C]   beta, g: [T, Hv] in A   x: [T, W]   w: [C, K]   a_log: [Hv] in A   dt_bias: [Hv]
+void delta_inputs_forward(Ctx& c, Tensor qkv, Tensor beta, Tensor g, CTensor x, CTensor w, CTensor a_log,
+                          CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape);
+void delta_inputs_paged(Ctx& c, Tensor qkv, Tensor beta, Tensor g, DeltaPages pages, int64_t layer, CTensor x,
+                        CTensor w, CTensor a_log, CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape);
+/// unit_heads_backward, then causal_conv_backward, in the bits of these; dqkv is used up.
+/// dx, x: [T, W]   dw: [C, K] in A   dqkv: [T, C]
+void delta_conv_backward(Ctx& c, Tensor dx, Tensor dw, Tensor dqkv, CTensor x, CTensor w, CTensor cu_seqlens,
+                         DeltaShape shape);
+
 /// With the state S [dk, dv] of a value head, zeros before its sequence: M = e^g S, u = beta (v - M^T k),
 /// S <- M + k u^T, o = S^T q. In chunks of kDeltaChunk rows, with G_i = sum_{j<=i} g_j in the chunk:
 ///   u_i = beta_i (v_i - e^{G_i} S^T k_i - sum_{j<i} e^{G_i-G_j} <k_i, k_j> u_j)

@@ -65,10 +65,20 @@ void bench_conv(Rows& r) {
   r.measure("causal_conv_forward", 4 * channels, [&] { causal_conv_forward(c, y, x, w, cu); });
   r.measure("causal_conv_paged", (r.decodes() ? 16 : 4) * channels,
             [&] { causal_conv_paged(c, y, pages, 0, x, w, cu); });
+  const int64_t heads = kShape.value_heads;
+  const Tensor beta = r.normal(heads, DType::f32), g = r.normal(heads, DType::f32),
+               a_log = r.bencher().normal({heads}, DType::f32),
+               bias = r.bencher().normal({heads}, DType::bf16);
+  r.measure("delta_inputs_forward", 4 * channels + 12 * heads,
+            [&] { delta_inputs_forward(c, y, beta, g, x, w, a_log, bias, cu, kShape); });
+  r.measure("delta_inputs_paged", (r.decodes() ? 16 : 4) * channels + 12 * heads,
+            [&] { delta_inputs_paged(c, y, beta, g, pages, 0, x, w, a_log, bias, cu, kShape); });
   if (r.decodes()) return;
   const Tensor dx = r.normal(kShape.projected_width()),
                dw = r.bencher().normal({channels, kTaps}, DType::f32);
   r.measure("causal_conv_backward", 6 * channels, [&] { causal_conv_backward(c, dx, dw, y, x, w, cu); });
+  r.measure("delta_conv_backward", 6 * channels,
+            [&] { delta_conv_backward(c, dx, dw, y, x, w, cu, kShape); });
 }
 
 void bench_delta(Rows& r) {

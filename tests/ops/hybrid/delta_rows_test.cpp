@@ -401,6 +401,109 @@ TEST(DeltaGates, Limits) {
   }
 }
 
+// ---- what the rule reads, in one pass ----
+
+/// Heads that one kernel takes, and others; their rows begin and end about where blocks do.
+struct InputsCase {
+  DeltaShape shape;
+  int64_t taps;
+};
+const InputsCase kInputsCases[] = {{{2, 4, 128, 128}, 4}, {{1, 3, 256, 24}, 4},   {{3, 3, 8, 8}, 4},
+                                   {{2, 4, 64, 64}, 4},   {{2, 4, 72, 64}, 4},    {{2, 4, 64, 64}, 3},
+                                   {kSmall, 4},           {{16, 32, 128, 128}, 4}};
+
+/// The tensors of a case.
+struct InputRows {
+  InputRows(Ctx& c, DType t, const InputsCase& k, int64_t num_tokens)
+      : shape(k.shape),
+        tokens(num_tokens),
+        x(c, normal_values(tokens * shape.projected_width(), 21), t, {tokens, shape.projected_width()}),
+        w(c, normal_values(shape.qkv_width() * k.taps, 22), t, {shape.qkv_width(), k.taps}),
+        a_log(c, normal_values(shape.value_heads, 23), accumulate_dtype(t), {shape.value_heads}),
+        bias(c, normal_values(shape.value_heads, 24), t, {shape.value_heads}) {}
+  DeltaShape shape;
+  int64_t tokens;
+  TestTensor x, w, a_log, bias;
+};
+struct InputsOut {
+  InputsOut(Ctx& c, DType t, const InputRows& in)
+      : qkv(c, t, {in.tokens, in.shape.qkv_width()}),
+        beta(c, accumulate_dtype(t), {in.tokens, in.shape.value_heads}),
+        g(c, accumulate_dtype(t), {in.tokens, in.shape.value_heads}) {}
+  TestTensor qkv, beta, g;
+};
+void expect_equal(const std::string& name, const InputsOut& got, const InputsOut& want) {
+  expect_same_bits(name + ", qkv", got.qkv.values(), want.qkv.values());
+  expect_same_bits(name + ", beta", got.beta.values(), want.beta.values());
+  expect_same_bits(name + ", g", got.g.values(), want.g.values());
+}
+
+TEST(DeltaInputs, BitsOfTheParts) {
+  for (const InputsCase& k : kInputsCases)
+    for (const DType t : kStorageTypes) {
+      TestCtx ctx;
+      Ctx& c = ctx;
+      const std::string name = fmt::format("{} heads of {}, {} taps, {}", k.shape.key_heads, k.shape.key_dim,
+                                           k.taps, dtype_name(t));
+      const InputRows in(c, t, k, k.shape.key_heads == 16 ? 17 : 150);
+      std::vector<int32_t> ends = kEnds;
+      while (ends.back() > in.tokens) ends.pop_back();
+      if (ends.back() < in.tokens) ends.push_back(static_cast<int32_t>(in.tokens));
+      const TestTensor cu(c, ends, {std::ssize(ends)});
+      const InputsOut one(c, t, in), parts(c, t, in);
+      delta_inputs_forward(c, one.qkv, one.beta, one.g, in.x, in.w, in.a_log, in.bias, cu, k.shape);
+      causal_conv_forward(c, parts.qkv, in.x, in.w, cu);
+      const Values convolved = parts.qkv.values();
+      unit_heads_forward(c, parts.qkv, k.shape);
+      delta_gates_forward(c, parts.beta, parts.g, in.x, in.a_log, in.bias, k.shape);
+      expect_equal(name, one, parts);
+
+      const int64_t width = k.shape.qkv_width();
+      const Values dqkv = normal_values(in.tokens * width, 25),
+                   zeros(static_cast<size_t>(in.tokens * k.shape.projected_width()), 0.0);
+      const TestTensor up(c, dqkv, t, {in.tokens, width}), same(c, dqkv, t, {in.tokens, width}),
+          y(c, convolved, t, {in.tokens, width}), dx(c, zeros, t, {in.tokens, k.shape.projected_width()}),
+          want_dx(c, zeros, t, {in.tokens, k.shape.projected_width()}),
+          dw(c, Values(static_cast<size_t>(width * k.taps), 0.0), accumulate_dtype(t), {width, k.taps}),
+          want_dw(c, Values(static_cast<size_t>(width * k.taps), 0.0), accumulate_dtype(t), {width, k.taps});
+      delta_conv_backward(c, dx, dw, up, in.x, in.w, cu, k.shape);
+      unit_heads_backward(c, same, y, k.shape);
+      causal_conv_backward(c, want_dx, want_dw, same, in.x, in.w, cu);
+      expect_same_bits(name + ", dx", dx.values(), want_dx.values());
+      expect_same_bits(name + ", dw", dw.values(), want_dw.values());
+    }
+}
+
+/// Sequences of one row each, and of some; the windows too.
+TEST(DeltaInputs, BitsOfThePartsOverPages) {
+  for (const InputsCase& k : kInputsCases)
+    for (const std::vector<int32_t>& ends : {std::vector<int32_t>{0, 1, 2, 3}, {0, 2, 20, 21}, {0, 1, 1, 2}})
+      for (const DType t : kStorageTypes) {
+        TestCtx ctx;
+        Ctx& c = ctx;
+        const int64_t width = k.shape.qkv_width();
+        const InputRows in(c, t, k, ends.back());
+        const TestTensor cu(c, ends, {4}), tails(c, std::vector<int32_t>{4, 0, 3}, {3}),
+            lengths(c, std::vector<int32_t>{2, 100, 3}, {3}), slots(c, std::vector<int32_t>{0, 0, 0}, {3});
+        const Windows one_window(c, t, width, k.taps), window(c, t, width, k.taps);
+        const Values before = normal_values(2 * Windows::kTails * (k.taps - 1) * width, 26);
+        for (const Windows* of : {&one_window, &window}) {
+          const Tensor all = of->windows;
+          device::copy_to_device(c.lane, all.raw(), encode(before, t).data(), all.bytes());
+        }
+        const InputsOut one(c, t, in), parts(c, t, in);
+        delta_inputs_paged(c, one.qkv, one.beta, one.g, one_window.pages(tails, slots, lengths), 1, in.x,
+                           in.w, in.a_log, in.bias, cu, k.shape);
+        causal_conv_paged(c, parts.qkv, window.pages(tails, slots, lengths), 1, in.x, in.w, cu);
+        unit_heads_forward(c, parts.qkv, k.shape);
+        delta_gates_forward(c, parts.beta, parts.g, in.x, in.a_log, in.bias, k.shape);
+        const std::string name = fmt::format("{} rows, {} heads of {}, {} taps, {}", ends.back(),
+                                             k.shape.key_heads, k.shape.key_dim, k.taps, dtype_name(t));
+        expect_equal(name, one, parts);
+        expect_same_bits(name + ", windows", one_window.windows.values(), window.windows.values());
+      }
+}
+
 // ---- gated norm ----
 
 /// o, x, w -> y, rstd

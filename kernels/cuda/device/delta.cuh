@@ -36,6 +36,12 @@ template <class S>
 TEMPER_DEVICE S write(float beta, float x) {
   return cn::store<S>(__fmul_rn(beta, x));
 }
+/// The same as the number that it is: the conversion of two, which is the fast one.
+TEMPER_DEVICE float rounded_write(float beta, float x) {
+  return __uint_as_float(cn::pack(0.f, __fmul_rn(beta, x)));
+}
+TEMPER_DEVICE bf lower_half(uint32_t x) { return __ushort_as_bfloat16(static_cast<uint16_t>(x)); }
+TEMPER_DEVICE bf upper_half(uint32_t x) { return __ushort_as_bfloat16(static_cast<uint16_t>(x >> 16)); }
 /// What row j adds to the next state.
 template <class S>
 TEMPER_DEVICE S remembered(float since, S u) {

@@ -306,37 +306,40 @@ struct Columns {
   /// so that loads need not wait for it.
   template <bool kHasOld>
   TEMPER_DEVICE void substitute(const Stage& s, bf* writes, int old) const {
-    float x[kBlock];
-    bf u[kBlock];
+    float x[kBlock], u[kBlock];
 #pragma unroll
     for (int i = 0; i < kBlock; ++i) x[i] = mine().x[i * kPitch + lane];
 #pragma unroll
     for (int j = 0; j < kBlock; ++j) {
-      u[j] = dr::write<bf>(s.beta[warp * kBlock + j], x[j]);
-      if (kHasOld && j < old) u[j] = writes[j * kPitch];
-      const float write = cn::load(u[j]);
+      u[j] = dr::rounded_write(s.beta[warp * kBlock + j], x[j]);
+      if (kHasOld && j < old) u[j] = cn::load(writes[j * kPitch]);
       const float* const a = s.a[warp] + j * kFactorPitch;
 #pragma unroll
       for (int t0 = (j + 1) / 4 * 4; t0 < kBlock; t0 += 4) {
         const float4 f = *reinterpret_cast<const float4*>(a + t0);
-        if (t0 > j) x[t0] = dr::take_off(f.x, write, x[t0]);
-        if (t0 + 1 > j) x[t0 + 1] = dr::take_off(f.y, write, x[t0 + 1]);
-        if (t0 + 2 > j) x[t0 + 2] = dr::take_off(f.z, write, x[t0 + 2]);
-        x[t0 + 3] = dr::take_off(f.w, write, x[t0 + 3]);
+        if (t0 > j) x[t0] = dr::take_off(f.x, u[j], x[t0]);
+        if (t0 + 1 > j) x[t0 + 1] = dr::take_off(f.y, u[j], x[t0 + 1]);
+        if (t0 + 2 > j) x[t0 + 2] = dr::take_off(f.z, u[j], x[t0 + 2]);
+        x[t0 + 3] = dr::take_off(f.w, u[j], x[t0 + 3]);
       }
     }
 #pragma unroll
-    for (int j = 0; j < kBlock; ++j) writes[j * kPitch] = u[j];
+    for (int j = 0; j < kBlock; ++j) writes[j * kPitch] = dr::upper_half(__float_as_uint(u[j]));
   }
   TEMPER_DEVICE void remember_rows(const Stage& s, const bf* writes) const {
-    bf w[kBlock];
+    uint32_t w[kBlock / 2];
 #pragma unroll
-    for (int j = 0; j < kBlock; ++j) {
+    for (int j = 0; j < kBlock; j += 2) {
       const int row = warp * kBlock + j;
-      w[j] = dr::remembered(s.ends[row], writes[row * kPitch + lane]);
+      const bf* const u = writes + row * kPitch + lane;
+      w[j / 2] =
+          cn::pack(__fmul_rn(s.ends[row], cn::load(u[0])), __fmul_rn(s.ends[row + 1], cn::load(u[kPitch])));
     }
 #pragma unroll
-    for (int j = 0; j < kBlock; ++j) mine().remembered[(warp * kBlock + j) * kPitch + lane] = w[j];
+    for (int j = 0; j < kBlock; j += 2) {
+      bf* const to = mine().remembered + (warp * kBlock + j) * kPitch + lane;
+      to[0] = dr::lower_half(w[j / 2]), to[kPitch] = dr::upper_half(w[j / 2]);
+    }
   }
   TEMPER_DEVICE void keep_rows(const DeltaPiece& p, const bf* writes) const {
 #pragma unroll

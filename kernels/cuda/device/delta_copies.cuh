@@ -22,8 +22,11 @@ PTX void store_shared16(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_
 PTX void store_shared4(uint32_t to, uint32_t a) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(a) : "memory");
 }
-PTX void store_shared2(uint32_t to, __nv_bfloat16 a) {
-  asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(__bfloat16_as_ushort(a)) : "memory");
+/// Four tiles of 8 x 8, each stored with its columns as rows.
+PTX void store_matrices_turned(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a),
+               "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 PTX uint4 load_shared16(uint32_t from) {
   uint4 v;

@@ -98,30 +98,47 @@ TEMPER_DEVICE uint32_t element(uint32_t tile, int row, int column) {
   return tile + static_cast<uint32_t>(row * P + column) * 2u;
 }
 
-/// `rows` x `columns` elements, rows `pitch` apart in memory, as a tile of `all_rows` x `all_columns` (a
-/// multiple of 8), zeros where there are none. To be followed by copies_wait and a barrier.
-template <int P>
+/// `rows` x `columns` elements, rows `pitch` apart in memory, as a tile of Rows x Columns, zeros where there
+/// are none, by `Threads` threads. To be followed by copies_wait and a barrier.
+template <int P, int Rows, int Columns, int Threads>
 TEMPER_DEVICE void load_tile(uint32_t tile, const bf* from, int64_t pitch, int rows, int columns,
-                             int all_rows, int all_columns, bool whole) {
-  const int groups = all_columns / 8;
-  for (int i = threadIdx.x; i < all_rows * groups; i += blockDim.x) {
-    const int row = i / groups, column = i % groups * 8,
-              there = row < rows ? min(max(columns - column, 0), 8) : 0;
-    const bf* const p = from + row * pitch + column;
-    const uint32_t to = element<P>(tile, row, column);
-    if (whole) {
-      copy_async16(to, there > 0 ? p : from, there > 0);
-    } else {
-      uint32_t x[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const uint32_t a = 2 * e < there ? __bfloat16_as_ushort(p[2 * e]) : 0;
-        const uint32_t b = 2 * e + 1 < there ? __bfloat16_as_ushort(p[2 * e + 1]) : 0;
-        x[e] = a | b << 16;
-      }
-      store_shared16(to, x[0], x[1], x[2], x[3]);
+                             bool whole) {
+  constexpr int kGroups = Columns / 8, kStep = Threads / kGroups;
+  static_assert(Threads % kGroups == 0);
+  const int first = static_cast<int>(threadIdx.x) / kGroups,
+            column = static_cast<int>(threadIdx.x) % kGroups * 8;
+  const int there = min(max(columns - column, 0), 8);
+  from += first * pitch + column;
+  uint32_t to = element<P>(tile, first, column);
+  if (whole) {
+    const int last = there > 0 ? rows : 0;
+#pragma unroll 8
+    for (int row = first; row < Rows; row += kStep) {
+      copy_async16(to, from, row < last);
+      from += kStep * pitch;
+      to += kStep * P * 2;
     }
+    return;
   }
+#pragma unroll 1
+  for (int row = first; row < Rows; row += kStep) {
+    uint32_t x[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const uint32_t a = row < rows && 2 * e < there ? __bfloat16_as_ushort(from[2 * e]) : 0;
+      const uint32_t b = row < rows && 2 * e + 1 < there ? __bfloat16_as_ushort(from[2 * e + 1]) : 0;
+      x[e] = a | b << 16;
+    }
+    store_shared16(to, x[0], x[1], x[2], x[3]);
+    from += kStep * pitch;
+    to += kStep * P * 2;
+  }
+}
+
+/// The numbers of a chunk's rows, zeros where there are none.
+TEMPER_DEVICE void load_rates(uint32_t to, const Call<bf>& c, int row, int rows, int head) {
+  for (int i = threadIdx.x; i < C; i += blockDim.x)
+    copy_async16(to + i * 16, c.rates + c.at(row + min(i, rows - 1), head), i < rows);
 }
 
 // ---- fragments of m16n8k16

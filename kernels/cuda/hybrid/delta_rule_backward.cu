@@ -21,11 +21,20 @@ constexpr int kPitch = N + 8;
 template <int N>
 constexpr int kTileBytes = C* kPitch<N> * 2;
 
+/// A warp's columns of a state.
+template <int DK>
+constexpr int kStateTile = 16 * kPitch<DK> * 2;
+
 // ---- pairs of rows
 
 constexpr int kPairsThreads = 128;
 template <int DK>
-constexpr int kPairsBytes = 2 * kTileBytes<DK> + (2 * C + kBlocks * kBlock * (kBlock + 1)) * 4;
+constexpr int kKeyBytes = 2 * kTileBytes<DK> + kBlocks* kBlock*(kBlock + 1) * 4;
+/// Keys, diagonal blocks, and G and beta of the rows by value head.
+template <int DK>
+int pairs_bytes(int heads) {
+  return kKeyBytes<DK> + heads * 2 * C * 4;
+}
 
 /// Column `column` of the inverse of I + `block` (strictly lower), and what its rounding loses.
 TEMPER_DEVICE void invert_block(bf* high, bf* low, int64_t pitch, int rows, const float* block, int column) {
@@ -74,24 +83,28 @@ TEMPER_DEVICE void store_pairs(const Call<bf>& c, const Chunk& chunk, int head, 
 }
 
 template <int DK>
-__global__ void __launch_bounds__(kPairsThreads) pairs_kernel(const Call<bf> c) {
+__global__ void __launch_bounds__(kPairsThreads, DK == 256 ? 3 : 4) pairs_kernel(const Call<bf> c) {
   begin_kernel();
   const Chunk chunk = chunk_of(c.cu, c.S, blockIdx.x);
   if (chunk.rows == 0) return;
   extern __shared__ __align__(128) uint8_t smem[];
   constexpr int P = kPitch<DK>;
   const uint32_t q = smem_u32(smem), k = q + kTileBytes<DK>;
-  float *const g = reinterpret_cast<float*>(smem + 2 * kTileBytes<DK>), *const beta = g + C;
-  float* const block = beta + C + (threadIdx.x >> 5) * kBlock * (kBlock + 1);
-  const int key_head = blockIdx.y, warp = threadIdx.x >> 5;
+  const int key_head = blockIdx.y, first = key_head * c.per_key(), warp = threadIdx.x >> 5;
+  float* const block = reinterpret_cast<float*>(smem + 2 * kTileBytes<DK>) + warp * kBlock * (kBlock + 1);
+  auto* const gates = reinterpret_cast<float*>(smem + kKeyBytes<DK>);  // [value heads, 2, C]: G, beta
   const bf* const rows = c.qkv + chunk.row * c.width();
-  load_tile<P>(q, rows + c.q_column(key_head), c.width(), chunk.rows, c.dk, C, DK, c.whole);
-  load_tile<P>(k, rows + c.k_column(key_head), c.width(), chunk.rows, c.dk, C, DK, c.whole);
+  load_tile<P, C, DK, kPairsThreads>(q, rows + c.q_column(key_head), c.width(), chunk.rows, c.dk, c.whole);
+  load_tile<P, C, DK, kPairsThreads>(k, rows + c.k_column(key_head), c.width(), chunk.rows, c.dk, c.whole);
   copies_commit();
+  const int i = threadIdx.x % C, which = threadIdx.x / C;
+  for (int h = 0; h < c.per_key(); ++h)
+    gates[(2 * h + which) * C + i] =
+        i < chunk.rows ? (which ? c.beta : c.decays)[c.at(chunk.row + i, first + h)] : 0.f;
   copies_wait<0>();
   __syncthreads();
   float kk[C / 8][4] = {}, qk[C / 8][4] = {};
-#pragma unroll 4
+#pragma unroll 2
   for (int s = 0; s < DK; s += 16) {
     uint32_t from_k[4], from_q[4], b[4];
     load_a<P>(from_k, k, 16 * warp, s);
@@ -104,25 +117,14 @@ __global__ void __launch_bounds__(kPairsThreads) pairs_kernel(const Call<bf> c) 
       multiply(qk[2 * n], qk[2 * n + 1], from_q, b);
     }
   }
-  for (int h = key_head * c.per_key(); h < (key_head + 1) * c.per_key(); ++h) {
-    __syncthreads();
-    const int i = threadIdx.x;
-    if (i < C) {
-      g[i] = i < chunk.rows ? c.decays[c.at(chunk.row + i, h)] : 0.f;
-      beta[i] = i < chunk.rows ? c.beta[c.at(chunk.row + i, h)] : 0.f;
-    }
-    __syncthreads();
-    if (i < chunk.rows)
-      c.rates[c.at(chunk.row + i, h)] =
+  for (int h = 0; h < c.per_key(); ++h) {
+    const float *const g = gates + 2 * h * C, *const beta = g + C;
+    if (which == 0 && i < chunk.rows)
+      c.rates[c.at(chunk.row + i, first + h)] =
           make_float4(exponential(g[i]), exponential(__fsub_rn(g[chunk.rows - 1], g[i])), beta[i], g[i]);
-    store_pairs(c, chunk, h, kk, qk, g, beta, block);
+    __syncwarp();
+    store_pairs(c, chunk, first + h, kk, qk, g, beta, block);
   }
-}
-
-/// The numbers of a chunk's rows, zeros where there are none.
-TEMPER_DEVICE void load_rates(uint32_t to, const Call<bf>& c, int row, int rows, int head) {
-  for (int i = threadIdx.x; i < C; i += blockDim.x)
-    copy_async16(to + i * 16, c.rates + c.at(row + min(i, rows - 1), head), i < rows);
 }
 
 // ---- states between chunks
@@ -134,18 +136,25 @@ struct ForwardStage {
                        kBytes = kRates + C * 16;
 };
 
-/// 16 columns of a state, transposed; rows of 16 bytes go where all warps store 16 bytes at once.
+/// A warp's 16 columns of a state, which are rows in memory, by way of a tile of its own.
 template <int DK, class Round>
-TEMPER_DEVICE void store_state(bf* state, const Call<bf>& c, int d, const float (&s)[DK / 8][4],
-                               Round&& round) {
-  const int lane = threadIdx.x & 31, group = lane >> 2, t = lane & 3, dk = c.wide_dk();
+TEMPER_DEVICE void store_state(bf* state, const Call<bf>& c, int d, uint32_t tile,
+                               const float (&s)[DK / 8][4], Round&& round) {
+  constexpr int P = kPitch<DK>;
+  const int lane = threadIdx.x & 31, dk = c.wide_dk();
   if (d >= c.wide_dv()) return;
-  bf *const upper_row = state + (d + group) * dk + 2 * t, *const lower_row = upper_row + 8 * dk;
+  __syncwarp();
 #pragma unroll
-  for (int n = 0; n < DK / 8; ++n) {
-    if (8 * n >= dk) break;
-    *reinterpret_cast<uint32_t*>(upper_row + 8 * n) = round(s[n][0], s[n][1]);
-    *reinterpret_cast<uint32_t*>(lower_row + 8 * n) = round(s[n][2], s[n][3]);
+  for (int n = 0; n < DK / 8; n += 2)
+    stsm4(element<P>(tile, lane & 15, 8 * n + (lane >> 4) * 8), round(s[n][0], s[n][1]),
+          round(s[n][2], s[n][3]), round(s[n + 1][0], s[n + 1][1]), round(s[n + 1][2], s[n + 1][3]));
+  __syncwarp();
+#pragma unroll
+  for (int i = lane; i < 16 * DK / 8; i += 32) {
+    const int row = i / (DK / 8), column = i % (DK / 8) * 8;
+    if (column < dk)
+      *reinterpret_cast<uint4*>(state + (d + row) * dk + column) =
+          load_shared16(element<P>(tile, row, column));
   }
 }
 
@@ -162,12 +171,14 @@ __global__ void __launch_bounds__(32 * W) states_kernel(const Call<bf> c) {
   const auto load = [&](int i) {
     const uint32_t to = smem_u32(smem) + (i & 1) * Stage::kBytes;
     const int64_t row = q.row + i * C;
-    load_tile<P>(to + Stage::kK, c.qkv + row * c.width() + k_column, c.width(), C, c.dk, C, DK, c.whole);
-    load_tile<PD>(to + Stage::kU, c.u + c.at(row, head) * c.dv + d0, int64_t{c.Hv} * c.dv, C, c.dv - d0, C,
-                  Stage::kColumns, c.whole);
+    load_tile<P, C, DK, 32 * W>(to + Stage::kK, c.qkv + row * c.width() + k_column, c.width(), C, c.dk,
+                                c.whole);
+    load_tile<PD, C, Stage::kColumns, 32 * W>(to + Stage::kU, c.u + c.at(row, head) * c.dv + d0,
+                                              int64_t{c.Hv} * c.dv, C, c.dv - d0, c.whole);
     load_rates(to + Stage::kRates, c, row, C, head);
     copies_commit();
   };
+  const uint32_t own = smem_u32(smem) + 2 * Stage::kBytes + warp * kStateTile<DK>;
   if (steps > 0) load(0);
   float state[DK / 8][4] = {};
   for (int i = 0; i < steps; ++i) {
@@ -193,7 +204,7 @@ __global__ void __launch_bounds__(32 * W) states_kernel(const Call<bf> c) {
         multiply(state[2 * n], state[2 * n + 1], u, b);
       }
     }
-    store_state<DK>(c.states + c.state_at(q.border + i, head), c, d0 + 16 * warp, state, upper);
+    store_state<DK>(c.states + c.state_at(q.border + i, head), c, d0 + 16 * warp, own, state, upper);
   }
 }
 
@@ -214,14 +225,16 @@ TEMPER_DEVICE void load_reverse(uint32_t to, const Call<bf>& c, int row, int row
   const int key_head = head / c.per_key();
   const bf *const qkv = c.qkv + row * c.width(), *const pairs = c.pairs + c.at(row, head) * kPairs;
   const int64_t pitch = int64_t{c.Hv} * kPairs;
-  load_tile<kPitch<DK>>(to + Stage::kK, qkv + c.k_column(key_head), c.width(), rows, c.dk, C, DK, c.whole);
-  load_tile<kPitch<DK>>(to + Stage::kQ, qkv + c.q_column(key_head), c.width(), rows, c.dk, C, DK, c.whole);
-  load_tile<kPitch<16 * W>>(to + Stage::kO, c.d_o + c.at(row, head) * c.dv + d0, int64_t{c.Hv} * c.dv, rows,
-                            c.dv - d0, C, 16 * W, c.whole);
-  load_tile<kPitch<C>>(to + Stage::kP, pairs, pitch, rows, C, C, C, true);
-  load_tile<kPitch<C>>(to + Stage::kA, pairs + C, pitch, rows, C, C, C, true);
-  load_tile<kPitch<kBlock>>(to + Stage::kHigh, pairs + 2 * C, pitch, rows, kBlock, C, kBlock, true);
-  load_tile<kPitch<kBlock>>(to + Stage::kLow, pairs + 2 * C + kBlock, pitch, rows, kBlock, C, kBlock, true);
+  constexpr int N = 32 * W;
+  load_tile<kPitch<DK>, C, DK, N>(to + Stage::kK, qkv + c.k_column(key_head), c.width(), rows, c.dk, c.whole);
+  load_tile<kPitch<DK>, C, DK, N>(to + Stage::kQ, qkv + c.q_column(key_head), c.width(), rows, c.dk, c.whole);
+  load_tile<kPitch<16 * W>, C, 16 * W, N>(to + Stage::kO, c.d_o + c.at(row, head) * c.dv + d0,
+                                          int64_t{c.Hv} * c.dv, rows, c.dv - d0, c.whole);
+  load_tile<kPitch<C>, C, C, N>(to + Stage::kP, pairs, pitch, rows, C, true);
+  load_tile<kPitch<C>, C, C, N>(to + Stage::kA, pairs + C, pitch, rows, C, true);
+  load_tile<kPitch<kBlock>, C, kBlock, N>(to + Stage::kHigh, pairs + 2 * C, pitch, rows, kBlock, true);
+  load_tile<kPitch<kBlock>, C, kBlock, N>(to + Stage::kLow, pairs + 2 * C + kBlock, pitch, rows, kBlock,
+                                          true);
   load_rates(to + Stage::kRates, c, row, rows, head);
   copies_commit();
 }
@@ -265,14 +278,16 @@ TEMPER_DEVICE void solve(float (&y)[C / 8][4], uint32_t a, uint32_t high, uint32
 template <int P>
 TEMPER_DEVICE void store_columns(bf* to, int64_t pitch, int rows, int columns, bool whole, uint32_t tile,
                                  const float (&y)[C / 8][4]) {
-  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = lane >> 2, t = lane & 3;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   __syncwarp();
 #pragma unroll
-  for (int n = 0; n < C / 8; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      store_shared2(element<P>(tile, 8 * n + 2 * t + (e & 1), 16 * warp + group + 8 * (e >> 1)),
-                    cn::store<bf>(y[n][e]));
+  for (int n = 0; n < C / 8; n += 2) {
+    uint32_t a[4];
+    to_operand(a, y[n], y[n + 1]);
+    store_matrices_turned(
+        element<P>(tile, 8 * n + (lane >> 4) * 8 + (lane & 7), 16 * warp + (lane >> 3 & 1) * 8), a[0], a[1],
+        a[2], a[3]);
+  }
   __syncwarp();
   for (int i = lane; i < 2 * rows; i += 32) {
     const int row = i >> 1, column = 8 * (i & 1);
@@ -311,6 +326,10 @@ TEMPER_DEVICE void pass_state(float (&ds)[DK / 8][4], const uint32_t (&d_o)[kBlo
       uint32_t b[4];
       load_b_turned<kPitch<DK>>(b, q, 16 * n, 16 * a);
       multiply(ds[2 * a], ds[2 * a + 1], o, b);
+    }
+#pragma unroll
+    for (int a = 0; a < DK / 16; ++a) {
+      uint32_t b[4];
       load_b_turned<kPitch<DK>>(b, k, 16 * n, 16 * a);
       multiply(ds[2 * a], ds[2 * a + 1], z, b);
     }
@@ -331,6 +350,7 @@ __global__ void __launch_bounds__(32 * W, 1) reverse_kernel(const Call<bf> c) {
     load_reverse<DK, W>(smem_u32(smem) + (i & 1) * Stage::kBytes, c, q.row + i * C, min(C, q.rows - i * C),
                         head, d0);
   };
+  const uint32_t own = smem_u32(smem) + 2 * Stage::kBytes + warp * kStateTile<DK>;
   if (q.rows > 0) load(q.chunks() - 1);
   float ds[DK / 8][4] = {};
   for (int i = q.chunks() - 1; i >= 0; --i) {
@@ -342,7 +362,7 @@ __global__ void __launch_bounds__(32 * W, 1) reverse_kernel(const Call<bf> c) {
     const int row = q.row + i * C, rows = min(C, q.rows - i * C);
     float y[C / 8][4] = {};
     if (i + 1 < q.chunks()) {
-      store_state<DK>(c.dstates + c.state_at(q.border + i, head), c, d, ds, cn::pack);
+      store_state<DK>(c.dstates + c.state_at(q.border + i, head), c, d, own, ds, cn::pack);
 #pragma unroll
       for (int s = 0; s < DK / 16; ++s) {
         uint32_t a[4], b[4];
@@ -384,14 +404,16 @@ __global__ void __launch_bounds__(32 * W, 1) reverse_kernel(const Call<bf> c) {
 
 template <int DK>
 void launch_pairs(Ctx& ctx, const Call<bf>& c) {
-  allow_shared_memory(pairs_kernel<DK>, kPairsBytes<DK>);
-  launch(ctx.lane, pairs_kernel<DK>, dim3(chunk_numbers(c), c.Hk), kPairsThreads, kPairsBytes<DK>, c);
+  const int bytes = pairs_bytes<DK>(c.per_key());
+  allow_shared_memory(pairs_kernel<DK>, bytes);
+  launch(ctx.lane, pairs_kernel<DK>, dim3(chunk_numbers(c), c.Hk), kPairsThreads, bytes, c);
 }
 
 /// W warps a block.
 template <int DK, int W>
 void launch_scans(Ctx& ctx, const Call<bf>& c) {
-  constexpr int kForward = 2 * ForwardStage<DK, W>::kBytes, kReverse = 2 * ReverseStage<DK, W>::kBytes;
+  constexpr int kForward = 2 * ForwardStage<DK, W>::kBytes + W * kStateTile<DK>,
+                kReverse = 2 * ReverseStage<DK, W>::kBytes + W * kStateTile<DK>;
   static_assert(kReverse <= 227 * 1024);
   const dim3 grid(blocks_for(c.wide_dv(), 16 * W), c.Hv, c.S);
   allow_shared_memory(states_kernel<DK, W>, kForward);
@@ -400,14 +422,14 @@ void launch_scans(Ctx& ctx, const Call<bf>& c) {
   launch(ctx.lane, reverse_kernel<DK, W>, grid, 32 * W, kReverse, c);
 }
 
-/// Few long scans share the chip in narrow blocks, which no bit shows.
+/// Few long scans share the chip in narrow blocks, which no bit shows; so do keys that leave little room.
 template <int DK>
 void run(Ctx& ctx, const Call<bf>& c) {
   launch_pairs<DK>(ctx, c);
-  if (int64_t{c.S} * c.Hv * blocks_for(c.wide_dv(), 128) >= 100 && c.dv > 32)
-    launch_scans<DK, 8>(ctx, c);
-  else
-    launch_scans<DK, 2>(ctx, c);
+  if constexpr (DK < 256)
+    if (int64_t{c.S} * c.Hv * blocks_for(c.wide_dv(), 128) >= 100 && c.dv > 32)
+      return launch_scans<DK, 8>(ctx, c);
+  launch_scans<DK, 2>(ctx, c);
 }
 
 template <class E>

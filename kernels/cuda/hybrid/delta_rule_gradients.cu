@@ -13,7 +13,6 @@ constexpr int kP = kSlice + 8;  // pitch of tiles of 64 columns
 /// Sums over rows or columns that several warps have parts of.
 enum Sum { kBeta, kDecay, kEnd, kSums };
 struct Shared {
-  float4 rates[C];
   float parts[kSums][2][C];     // by half of the columns
   float columns[kBlocks][C];    // of E, by block of rows
   float beta_of_v[C];           // <Y_i, v_i>
@@ -24,10 +23,12 @@ struct Shared {
 template <int DK>
 struct Tiles {
   static constexpr int P = DK + 8, kWide = C * P * 2, kNarrow = C * kP * 2;
-  static constexpr int kQ = 0, kK = kQ + kWide, kU = kK + kWide, kO = kU + kNarrow, kY = kO + kNarrow,
-                       kState = kY + kNarrow, kGradient = kState + kWide, kF = kGradient + kWide,
-                       kH = kF + kNarrow, kShared = kH + kNarrow,
-                       kBytes = kShared + static_cast<int>(sizeof(Shared));
+  // of a slice
+  static constexpr int kU = 0, kO = kU + kNarrow, kY = kO + kNarrow, kState = kY + kNarrow,
+                       kGradient = kState + kWide, kRates = kGradient + kWide, kStage = kRates + C * 16;
+  // of a key head, and of a value head
+  static constexpr int kQ = 2 * kStage, kK = kQ + kWide, kF = kK + kWide, kH = kF + kNarrow,
+                       kShared = kH + kNarrow, kBytes = kShared + static_cast<int>(sizeof(Shared));
 };
 
 /// A warp's sums over the slices: 16 rows, half of DK or of the 64 rows.
@@ -61,17 +62,15 @@ class Gradients {
         t_(threadIdx.x & 3) {}
 
   TEMPER_DEVICE void run() {
-    const int first = key_head_ * c_.per_key();
     for (int part = 0; part * DK < c_.dk; ++part) {
       load_keys(part);
+      load_slice(part, 0);
       float dq[N][4] = {}, dk[N][4] = {};
-      for (int h = 0; h < c_.per_key(); ++h) {
-        head_ = first + h;
-        add_head(part, h, dq, dk);
-      }
+      for (int h = 0; h < c_.per_key(); ++h) add_head(part, h, dq, dk);
+      __syncthreads();
       store_keys(part, dq, dk);
     }
-    for (int h = threadIdx.x >> 5; h < c_.per_key(); h += kThreads / 32) store_gates(h, first + h);
+    for (int h = threadIdx.x >> 5; h < c_.per_key(); h += kThreads / 32) store_gates(h);
   }
 
  private:
@@ -82,61 +81,77 @@ class Gradients {
 
   TEMPER_DEVICE void load_keys(int part) {
     const bf* const rows = c_.qkv + chunk_.row * c_.width() + part * DK;
-    load_tile<P>(at_ + T::kQ, rows + c_.q_column(key_head_), c_.width(), chunk_.rows, in_part(part, c_.dk), C,
-                 DK, c_.whole);
-    load_tile<P>(at_ + T::kK, rows + c_.k_column(key_head_), c_.width(), chunk_.rows, in_part(part, c_.dk), C,
-                 DK, c_.whole);
+    const int columns = in_part(part, c_.dk);
+    load_tile<P, C, DK, kThreads>(at_ + T::kQ, rows + c_.q_column(key_head_), c_.width(), chunk_.rows,
+                                  columns, c_.whole);
+    load_tile<P, C, DK, kThreads>(at_ + T::kK, rows + c_.k_column(key_head_), c_.width(), chunk_.rows,
+                                  columns, c_.whole);
   }
 
-  /// 64 columns of U, dO, Y and as many of the states.
-  TEMPER_DEVICE void load_slice(int part, int d) {
-    const int64_t at = c_.at(chunk_.row, head_);
-    load_tile<kP>(at_ + T::kU, c_.u + at * c_.dv + d, int64_t{c_.Hv} * c_.dv, chunk_.rows, c_.dv - d, C,
-                  kSlice, c_.whole);
-    load_tile<kP>(at_ + T::kO, c_.d_o + at * c_.dv + d, int64_t{c_.Hv} * c_.dv, chunk_.rows, c_.dv - d, C,
-                  kSlice, c_.whole);
+  TEMPER_DEVICE int head_of(int h) const { return key_head_ * c_.per_key() + h; }
+  TEMPER_DEVICE int slices() const { return (c_.dv + kSlice - 1) / kSlice; }
+  TEMPER_DEVICE uint32_t stage_of(int slice) const { return at_ + (slice & 1) * T::kStage; }
+
+  /// Slice n of the value heads one after the other: 64 columns of U, dO, Y and as many of the states.
+  TEMPER_DEVICE void load_slice(int part, int n) {
+    const int head = head_of(n / slices()), d = n % slices() * kSlice;
+    const uint32_t to = stage_of(n);
+    const int64_t at = c_.at(chunk_.row, head);
+    load_tile<kP, C, kSlice, kThreads>(to + T::kU, c_.u + at * c_.dv + d, int64_t{c_.Hv} * c_.dv, chunk_.rows,
+                                       c_.dv - d, c_.whole);
+    load_tile<kP, C, kSlice, kThreads>(to + T::kO, c_.d_o + at * c_.dv + d, int64_t{c_.Hv} * c_.dv,
+                                       chunk_.rows, c_.dv - d, c_.whole);
     const int dv = c_.wide_dv(), dk = c_.wide_dk();
-    load_tile<kP>(at_ + T::kY, c_.y + at * dv + d, int64_t{c_.Hv} * dv, chunk_.rows, dv - d, C, kSlice, true);
-    const auto state = [&](uint32_t to, const bf* states, int border) {
+    load_tile<kP, C, kSlice, kThreads>(to + T::kY, c_.y + at * dv + d, int64_t{c_.Hv} * dv, chunk_.rows,
+                                       dv - d, true);
+    const auto state = [&](uint32_t tile, const bf* states, int border) {
       if (border >= 0)
-        load_tile<P>(to, states + c_.state_at(border, head_) + d * dk + part * DK, dk, dv - d,
-                     in_part(part, dk), kSlice, DK, true);
+        load_tile<P, kSlice, DK, kThreads>(tile, states + c_.state_at(border, head) + d * dk + part * DK, dk,
+                                           dv - d, in_part(part, dk), true);
     };
-    state(at_ + T::kState, c_.states, chunk_.before);
-    state(at_ + T::kGradient, c_.dstates, chunk_.after);
-    if (d == 0) load_rates(part);
+    state(to + T::kState, c_.states, chunk_.before);
+    state(to + T::kGradient, c_.dstates, chunk_.after);
+    load_rates(to + T::kRates, c_, chunk_.row, chunk_.rows, head);
     copies_commit();
   }
-  TEMPER_DEVICE void load_rates(int) {
-    for (int i = threadIdx.x; i < C; i += kThreads)
-      copy_async16(smem_u32(shared_.rates + i), c_.rates + c_.at(chunk_.row + min(i, chunk_.rows - 1), head_),
-                   i < chunk_.rows);
+  /// P and A where dP o D and dA o D will be.
+  TEMPER_DEVICE void load_pairs(int head) {
+    const bf* const pairs = c_.pairs + c_.at(chunk_.row, head) * kPairs;
+    const int64_t pitch = int64_t{c_.Hv} * kPairs;
+    load_tile<kP, C, C, kThreads>(at_ + T::kF, pairs, pitch, chunk_.rows, C, true);
+    load_tile<kP, C, C, kThreads>(at_ + T::kH, pairs + C, pitch, chunk_.rows, C, true);
+    copies_commit();
+  }
+  TEMPER_DEVICE float4 rates(int row) const {
+    const uint4 r = load_shared16(stage_ + T::kRates + row * 16);
+    return make_float4(__uint_as_float(r.x), __uint_as_float(r.y), __uint_as_float(r.z),
+                       __uint_as_float(r.w));
   }
 
   TEMPER_DEVICE void multiply_slice(Products<DK>& p) const {
 #pragma unroll
     for (int s = 0; s < kSlice; s += 16) {
       uint32_t u[4], o[4], y[4], b[4];
-      load_a<kP>(u, at_ + T::kU, 16 * block_, s);
-      load_a<kP>(o, at_ + T::kO, 16 * block_, s);
-      load_a<kP>(y, at_ + T::kY, 16 * block_, s);
+      load_a<kP>(u, stage_ + T::kU, 16 * block_, s);
+      load_a<kP>(o, stage_ + T::kO, 16 * block_, s);
+      load_a<kP>(y, stage_ + T::kY, 16 * block_, s);
       if (chunk_.before >= 0)
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
-          load_b_turned<P>(b, at_ + T::kState, s, half_ * (DK / 2) + 8 * n);
+          load_b_turned<P>(b, stage_ + T::kState, s, half_ * (DK / 2) + 8 * n);
           multiply(p.os[n], p.os[n + 1], o, b);
           multiply(p.ys[n], p.ys[n + 1], y, b);
         }
       if (chunk_.after >= 0)
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
-          load_b_turned<P>(b, at_ + T::kGradient, s, half_ * (DK / 2) + 8 * n);
+          load_b_turned<P>(b, stage_ + T::kGradient, s, half_ * (DK / 2) + 8 * n);
           multiply(p.x[n], p.x[n + 1], u, b);
         }
 #pragma unroll
       for (int n = 0; n < 4; n += 2) {
         if (2 * half_ + n / 2 > block_) break;
-        load_b<kP>(b, at_ + T::kU, s, half_ * 32 + 8 * n);
+        load_b<kP>(b, stage_ + T::kU, s, half_ * 32 + 8 * n);
         multiply(p.ou[n], p.ou[n + 1], o, b);
         multiply(p.yu[n], p.yu[n + 1], y, b);
       }
@@ -154,7 +169,7 @@ class Gradients {
         if (count <= 0) break;
         float x[8];
         load_group(x, v + g, count, c_.whole);
-        const uint4 y = load_shared16(element<kP>(at_ + T::kY, row, quarter + g));
+        const uint4 y = load_shared16(element<kP>(stage_ + T::kY, row, quarter + g));
         const uint32_t pairs[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -166,8 +181,8 @@ class Gradients {
     if (chunk_.before < 0 || chunk_.after < 0) return;
     for (int i = threadIdx.x; i < kSlice * DK / 8; i += kThreads) {
       const int r = i / (DK / 8), column = i % (DK / 8) * 8;
-      const uint4 s = load_shared16(element<P>(at_ + T::kState, r, column)),
-                  g = load_shared16(element<P>(at_ + T::kGradient, r, column));
+      const uint4 s = load_shared16(element<P>(stage_ + T::kState, r, column)),
+                  g = load_shared16(element<P>(stage_ + T::kGradient, r, column));
       const uint32_t a[4] = {s.x, s.y, s.z, s.w}, b[4] = {g.x, g.y, g.z, g.w};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -180,7 +195,7 @@ class Gradients {
   /// What the products with the states give to dq, dk and the gates.
   TEMPER_DEVICE void fold_states(const Products<DK>& p, float (&dq)[N][4], float (&dk)[N][4],
                                  float (&sums)[kSums][2]) const {
-    const float4 r[2] = {shared_.rates[row_of(0)], shared_.rates[row_of(2)]};
+    const float4 r[2] = {rates(row_of(0)), rates(row_of(2))};
     float qs[2] = {}, ks[2] = {}, kx[2] = {};
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -210,7 +225,6 @@ class Gradients {
 
   /// dP o D and dA o D as tiles, and what E and A give to the gates; `count` it once.
   TEMPER_DEVICE void fold_pairs(const Products<DK>& p, bool count, float (&sums)[kSums][2]) {
-    const bf* const pairs = c_.pairs + c_.at(chunk_.row, head_) * kPairs;
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       float of_column[2] = {};
@@ -219,14 +233,13 @@ class Gradients {
         const int row = row_of(2 * i), column = pair_column(n, 0);
         float f[2] = {}, h[2] = {};
         if (row < chunk_.rows && column <= row) {
-          const float4 r = shared_.rates[row];
-          const bf* const at = pairs + row * int64_t{c_.Hv} * kPairs + column;
-          const uint32_t pp = *reinterpret_cast<const uint32_t*>(at),
-                         aa = *reinterpret_cast<const uint32_t*>(at + C);
+          const float4 r = rates(row);
+          const uint32_t pp = load_shared4(element<kP>(at_ + T::kF, row, column)),
+                         aa = load_shared4(element<kP>(at_ + T::kH, row, column));
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             if (column + e > row) break;
-            const float d = exponential(__fsub_rn(r.w, shared_.rates[column + e].w));
+            const float d = exponential(__fsub_rn(r.w, rates(column + e).w));
             const float dp = p.ou[n][2 * i + e], yu = p.yu[n][2 * i + e];
             const float da = column + e < row ? -__fmul_rn(r.z, yu) : 0.f;
             const float pe = e ? high(pp) : low(pp), ae = e ? high(aa) : low(aa);
@@ -284,24 +297,30 @@ class Gradients {
 
   TEMPER_DEVICE void add_head(int part, int h, float (&dq)[N][4], float (&dk)[N][4]) {
     float sums[kSums][2], of_v = 0.f, of_states = 0.f;
+    head_ = head_of(h);
     {
       Products<DK> p = {};
-      for (int d = 0; d < c_.wide_dv(); d += kSlice) {
-        load_slice(part, d);
+      for (int i = 0; i < slices(); ++i) {
+        const int n = h * slices() + i;
         copies_wait<0>();
         __syncthreads();
+        if (i == 0) load_pairs(head_);
+        if (n + 1 < c_.per_key() * slices()) load_slice(part, n + 1);
+        stage_ = stage_of(n);
+        dots_of_slice(i * kSlice, of_v, of_states);
         multiply_slice(p);
-        dots_of_slice(d, of_v, of_states);
-        __syncthreads();
       }
       fold_states(p, dq, dk, sums);
+      if (slices() == 1) {
+        copies_wait<0>();
+        __syncthreads();
+      }
       fold_pairs(p, part == 0, sums);
     }
     gather(sums, of_v, of_states);
     __syncthreads();
     multiply_pairs(dq, dk);
     if (threadIdx.x < C) add_gates(part, h);
-    __syncthreads();
   }
 
   TEMPER_DEVICE void gather(const float (&sums)[kSums][2], float of_v, float of_states) {
@@ -339,7 +358,7 @@ class Gradients {
     if (i > 0) return;
     float sum = 0.f;
     for (float x : shared_.states) sum = __fadd_rn(sum, x);
-    shared_.of_states[h] = __fmaf_rn(shared_.rates[chunk_.rows - 1].x, sum, states);
+    shared_.of_states[h] = __fmaf_rn(rates(chunk_.rows - 1).x, sum, states);
   }
 
   /// dq and dk of a part, by way of the tiles of q and k.
@@ -373,8 +392,8 @@ class Gradients {
   }
 
   /// dbeta and dg of one value head, by one warp: two rows a lane, dG added from the last row on.
-  TEMPER_DEVICE void store_gates(int h, int head) {
-    const int lane = threadIdx.x & 31, row = 2 * lane, last = chunk_.rows - 1;
+  TEMPER_DEVICE void store_gates(int h) {
+    const int head = head_of(h), lane = threadIdx.x & 31, row = 2 * lane, last = chunk_.rows - 1;
     const float end = cn::warp_sum(__fadd_rn(shared_.end[h][row], shared_.end[h][row + 1]));
     const auto decay = [&](int i) {
       const float x = shared_.decay[h][i];
@@ -404,6 +423,7 @@ class Gradients {
   Shared& shared_;
   const int block_, half_, group_, t_;
   int head_ = 0;
+  uint32_t stage_ = 0;
 };
 
 template <int DK>

@@ -90,7 +90,8 @@ double relative_rms(const Values& got, const Values& want) {
   return error == 0 ? 0 : std::sqrt(error / size);
 }
 
-/// fp32 within 1e-4; bf16 within 1e-2 or twice what the CPU's bf16 has. Prints the errors.
+/// fp32 within 1e-4; bf16 within 1e-2 or twice what the CPU's bf16 has. Heads of a few elements add up so few
+/// roundings that each counts. Prints the errors.
 void check_values(const std::string& name, const Many& in, const Ends& ends, const DeltaShape& s) {
   constexpr const char* kNames[] = {"dq", "dk", "dv", "dbeta", "dg"};
   TestCtx cpu(2, Device::cpu), ctx;
@@ -103,7 +104,7 @@ void check_values(const std::string& name, const Many& in, const Ends& ends, con
     for (size_t k = 0; k < want.size(); ++k) {
       const double error = relative_rms(got[k], want[k]), of_host = relative_rms(host[k], want[k]);
       line += fmt::format(" {} {:.1e} ({:.1e})", kNames[k], error, of_host);
-      const double limit = t == DType::f32 ? 1e-4 : std::max(1e-2, 2 * of_host);
+      const double limit = t == DType::f32 ? 1e-4 : std::max(s.key_dim < 8 ? 2e-2 : 1e-2, 2 * of_host);
       EXPECT_LE(error, limit) << name << " " << dtype_name(t) << " " << kNames[k];
     }
     std::printf("  %s\n", line.c_str());

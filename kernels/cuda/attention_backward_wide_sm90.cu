@@ -527,7 +527,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void attention_backward_two_kernels(Ctx& ctx, const AttentionBackwardCall& a) {
   using namespace backward;
-  CHECK(a.T <= kMostBackwardStatistics, "{} packed rows, at most {}", a.T, kMostBackwardStatistics);
+  CHECK(a.T <= kMostBackwardRows, "{} packed rows, at most {}", a.T, kMostBackwardRows);
   if (a.T == 0) return;
   const Libraries& libraries = libraries_of(ctx);
   const int most_tiles = a.T / kKeys + std::min(a.S, a.T);

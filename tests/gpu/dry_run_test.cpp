@@ -56,8 +56,9 @@ void expect_near(const char* what, const PhaseMemory& planned, const PhaseMemory
 }
 
 TEST(GpuDryRun, CountsWhatAStepTakes) {
-  for (const ModelConfig& model : {model_of(1024, 16, 8, 128, true), model_of(896, 14, 2, 64, false),
-                                   model_of(640, 8, 4, 80, true), moe_model(), hybrid_model()})
+  for (const ModelConfig& model :
+       {model_of(1024, 16, 8, 128, true), model_of(896, 14, 2, 64, false), model_of(640, 8, 4, 80, true),
+        model_of(1024, 8, 2, 256, true), moe_model(), hybrid_model()})
     for (const char* recompute : {"none", "selective", "full"}) {
       const Config config =
           load_text(kMinimalConfig,

@@ -150,8 +150,8 @@ double milliseconds(Lane& lane, int count, const std::function<void()>& run) {
 }
 
 /// Rates of calls of `flops` operations: bursts (the median of nine of four calls each, behind a pause) and
-/// sustained (the second half of a second without one).
-void print_rates(Lane& lane, const std::string& name, double flops, const std::function<void()>& run) {
+/// sustained (the second half of a second without one). Returns TFLOP/s in bursts.
+double print_rates(Lane& lane, const std::string& name, double flops, const std::function<void()>& run) {
   constexpr int kCalls = 4;
   std::vector<double> bursts(9);
   milliseconds(lane, kCalls, run);
@@ -165,11 +165,12 @@ void print_rates(Lane& lane, const std::string& name, double flops, const std::f
   const double sustained = milliseconds(lane, half, run) / half;
   std::printf("| %s | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n", name.c_str(), bursts[4],
               flops / bursts[4] * 1e-9, flops / sustained * 1e-9);
+  return flops / bursts[4] * 1e-9;
 }
 
-void bench_attention(int64_t head_dim, int64_t length) {
+double bench_attention(const AttentionShape& shape, int64_t length) {
   constexpr int64_t kRows = 16384;
-  const AttentionShape shape{32, 8, head_dim};
+  const int64_t head_dim = shape.head_dim;
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   const Tensor qkv = c.scratch.make({kRows, shape.qkv_width()}, DType::bf16),
@@ -182,18 +183,22 @@ void bench_attention(int64_t head_dim, int64_t length) {
   const double flops = 2.0 * static_cast<double>(kRows * length * shape.q_heads * head_dim);
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   const auto measure = [&](const char* who, const std::function<void()>& run) {
-    print_rates(c.lane, fmt::format("attention forward d{}, {} tokens, {}", head_dim, length, who), flops,
-                run);
+    return print_rates(c.lane,
+                       fmt::format("attention forward d{}, {} tokens, {}/{} heads, {}", head_dim, length,
+                                   shape.q_heads, shape.kv_heads, who),
+                       flops, run);
   };
-  measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
-  const std::shared_ptr<Cudnn> cudnn = Cudnn::open(c.lane);
-  if (cudnn == nullptr) return;
+  const double ours =
+      measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
+  const std::shared_ptr<Cudnn> cudnn = head_dim <= 128 ? Cudnn::open(c.lane) : nullptr;
+  if (cudnn == nullptr) return ours;
   const CudnnAttention peer(cudnn, kRows / length, length, shape, scale);
   measure("cuDNN", [&] { peer.run(qkv.data, out.raw(), lse.raw()); });
+  return ours;
 }
 
-void bench_attention_backward(const char* name, const AttentionShape& shape,
-                              const std::vector<int64_t>& lengths) {
+double bench_attention_backward(const char* name, const AttentionShape& shape,
+                                const std::vector<int64_t>& lengths) {
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   std::vector<int32_t> cu{0};
@@ -211,13 +216,29 @@ void bench_attention_backward(const char* name, const AttentionShape& shape,
   const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   attention_varlen_forward(c, out, lse, qkv, ends, shape, scale);
-  print_rates(c.lane,
-              fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name, shape.q_heads,
-                          shape.kv_heads),
-              flops, [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
+  return print_rates(c.lane,
+                     fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name,
+                                 shape.q_heads, shape.kv_heads),
+                     flops,
+                     [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
 }
-void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
-  const AttentionShape shape{32, 8, 128};
+/// Heads of 256 and of 128 of the same width in turn.
+void compare_wide_heads(const std::vector<int64_t>& ragged) {
+  for (const int64_t length : {2048, 8192}) {
+    const double narrow = bench_attention({32, 8, 128}, length);
+    for (const int64_t kv_heads : {4, 2})
+      std::printf("heads of 256 over %ld kv heads against 128, %ld tokens, forward: %.2f\n", kv_heads, length,
+                  bench_attention({16, kv_heads, 256}, length) / narrow);
+  }
+  for (const auto& [name, lengths] : {std::pair<const char*, std::vector<int64_t>>{"8k x 1", {8192}},
+                                      {"64 sequences of 200 to 700", ragged}}) {
+    const double narrow = bench_attention_backward(name, {32, 8, 128}, lengths);
+    for (const int64_t kv_heads : {4, 2})
+      std::printf("heads of 256 over %ld kv heads against 128, %s, backward: %.2f\n", kv_heads, name,
+                  bench_attention_backward(name, {16, kv_heads, 256}, lengths) / narrow);
+  }
+}
+void bench_paged_attention(double read_rate, const AttentionShape& shape, int64_t batch, int64_t length) {
   constexpr int64_t kPage = 64, kLayers = 2;
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
@@ -244,8 +265,10 @@ void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
                    kCalls;
   const double bytes = 4.0 * static_cast<double>(batch * length * shape.kv_width());
   std::printf(
-      "| paged decode attention, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% of the read rate |\n",
-      batch, length, s * 1e6, bytes / s * 1e-9, 100 * bytes / s / read_rate);
+      "| paged decode attention, %ld/%ld heads of %ld, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% "
+      "of the read rate |\n",
+      shape.q_heads, shape.kv_heads, shape.head_dim, batch, length, s * 1e6, bytes / s * 1e-9,
+      100 * bytes / s / read_rate);
 }
 
 /// Seconds of a whole generate call.
@@ -388,8 +411,8 @@ int main(int argc, char** argv) {
   const double rate = read_rate();
   std::printf("%s, reads %.0f GB/s\n\n", device::gpu_name().c_str(), rate * 1e-9);
   if (wanted("attention")) {
-    for (int64_t length : {2048, 8192}) bench_attention(128, length);
-    bench_attention(64, 8192);
+    for (int64_t length : {2048, 8192}) bench_attention({32, 8, 128}, length);
+    bench_attention({32, 8, 64}, 8192);
     std::vector<int64_t> ragged;
     for (int64_t i = 0; i < 64; ++i) ragged.push_back(200 + i * 331 % 501);
     bench_attention_backward("8k x 1", {32, 8, 128}, {8192});
@@ -397,7 +420,9 @@ int main(int argc, char** argv) {
     bench_attention_backward("64 sequences of 200 to 700", {32, 8, 128}, ragged);
     for (const auto& [batch, length] :
          {std::pair<int64_t, int64_t>{1, 2048}, {1, 8192}, {64, 2048}, {64, 8192}})
-      bench_paged_attention(rate, batch, length);
+      for (const AttentionShape& shape : {AttentionShape{32, 8, 128}, {16, 4, 256}, {16, 2, 256}})
+        bench_paged_attention(rate, shape, batch, length);
+    compare_wide_heads(ragged);
   }
   const ModelConfig small = qwen3(1024, 3072, 28, 16), large = qwen3(4096, 12288, 36, 32);
   for (const Bench& b : {Bench{"0.6B", small}, Bench{"8B", large},

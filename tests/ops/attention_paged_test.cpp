@@ -57,7 +57,10 @@ class Pages {
     attention_paged(c, out, qkv, kv, 1, ends, shape, batch_.scale());
     Tensor want = c.scratch.like(out);
     gather(want, batch_.out(), index);
-    EXPECT_EQ(bytes_of(c, out), bytes_of(c, want)) << S << " sequences, " << T << " rows";
+    EXPECT_EQ(first_difference(bytes_of(c, out), bytes_of(c, want), shape.q_width() * size), "")
+        << S << " sequences, " << T << " rows, heads " << shape.q_heads << "/" << shape.kv_heads << " of "
+        << shape.head_dim << ", pages of " << batch_.what().page_tokens << ", the last ends at "
+        << lengths.back();
     return out.size();
   }
 
@@ -95,6 +98,11 @@ const std::vector<AttentionCase> kCases =
                                       {{14, 2, 64}},
                                       {{4, 4, 64}, DType::bf16, 16},
                                       {{32, 2, 128}},  // a group of 16: no decode kernel
+                                      {{16, 2, 256}, DType::bf16, 16},
+                                      {{16, 4, 256}},
+                                      {{6, 1, 256}, DType::bf16, 32},
+                                      {{2, 2, 256}, DType::bf16, 128},
+                                      {{16, 1, 256}},
                                       {{4, 2, 16}, DType::bf16, 16},
                                       {{3, 1, 80}, DType::bf16, 16},
                                       {{4, 2, 64}, DType::f32, 16}}
@@ -112,7 +120,7 @@ TEST(AttentionPaged, PagesGiveTheBitsOfPackedSequences) {
       Ctx& c = ctx;
       const bool plain = what.dtype != DType::bf16 || what.shape.head_dim % 64 != 0;
       std::vector<int32_t> lengths{1, 2, 63, 64, 65, 127, 128, 129, 500, 1023, 1024, 1025, 1100};
-      if (kGpu && !plain) lengths.insert(lengths.end(), {2047, 2048, 2049, 3000, 5000});
+      if (kGpu && !plain) lengths.insert(lengths.end(), {15, 16, 17, 2047, 2048, 2049, 3000, 5000});
       if (!kGpu) lengths = {1, 40, 127, 128, 129, 1025, 2100};
       const PackedAttention batch(c, what, lengths, spread);
       {
@@ -146,7 +154,7 @@ TEST(AttentionPaged, ChunksOfEverySize) {
     int32_t length;
   };
   const std::vector<Long> list =
-      kGpu ? std::vector<Long>{{{{8, 2, 128}}, 1100}, {{{4, 1, 64}}, 1100}}
+      kGpu ? std::vector<Long>{{{{8, 2, 128}}, 1100}, {{{4, 1, 64}}, 1100}, {{{4, 1, 256}}, 1100}}
            : std::vector<Long>{{{{7, 1, 64}, DType::f32}, 4500},  {{{4, 1, 64}, DType::bf16}, 4500},
                                {{{1, 1, 16}, DType::f64}, 4500},  {{{2, 2, 24}, DType::f32}, 1100},
                                {{{7, 1, 8}, DType::bf16}, 1100},  {{{2, 1, 80}, DType::bf16}, 1100},
@@ -171,7 +179,7 @@ TEST(AttentionPaged, DecodeBatches) {
   const std::vector<int64_t> batches =
       kGpu ? std::vector<int64_t>{1, 3, 40, 256} : std::vector<int64_t>{1, 3};
   int64_t compared = 0;
-  for (int64_t head_dim : {64, 128})
+  for (int64_t head_dim : kGpu ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64, 128})
     for (int64_t sequences : batches) {
       TestCtx ctx(2);
       std::vector<int32_t> lengths, last;
@@ -188,22 +196,28 @@ TEST(AttentionPaged, DecodeBatches) {
 
 /// Neighbours full of NaN do not show.
 TEST(AttentionPacked, NeighboursDoNotMatter) {
-  TestCtx ctx;
-  Ctx& c = ctx;
-  const AttentionCase what{{8, 2, 128}};
-  const PackedAttention clean(c, what, {200, 1300, 77});
-  const int64_t row = what.shape.qkv_width() * 2;
-  const Tensor qkv = c.scratch.like(clean.qkv()), out = c.scratch.like(clean.out()),
-               lse = c.scratch.like(clean.lse());
-  device::fill(c.lane, qkv.raw(), 0xff, qkv.bytes());
-  device::copy(c.lane, static_cast<char*>(qkv.raw()) + 200 * row,
-               static_cast<const char*>(clean.qkv().data) + 200 * row, 1300 * row);
-  attention_varlen_forward(c, out, lse, qkv, clean.ends(), what.shape, clean.scale());
-  EXPECT_EQ(bytes_of(c, rows(CTensor(out), 200, 1500)), bytes_of(c, rows(CTensor(clean.out()), 200, 1500)));
+  for (int64_t head_dim : kGpu ? std::vector<int64_t>{128, 256} : std::vector<int64_t>{128}) {
+    TestCtx ctx;
+    Ctx& c = ctx;
+    const AttentionCase what{{8, 2, head_dim}};
+    const PackedAttention clean(c, what, {200, 1300, 77});
+    const int64_t row = what.shape.qkv_width() * 2;
+    const Tensor qkv = c.scratch.like(clean.qkv()), out = c.scratch.like(clean.out()),
+                 lse = c.scratch.like(clean.lse());
+    device::fill(c.lane, qkv.raw(), 0xff, qkv.bytes());
+    device::copy(c.lane, static_cast<char*>(qkv.raw()) + 200 * row,
+                 static_cast<const char*>(clean.qkv().data) + 200 * row, 1300 * row);
+    attention_varlen_forward(c, out, lse, qkv, clean.ends(), what.shape, clean.scale());
+    EXPECT_EQ(first_difference(bytes_of(c, rows(CTensor(out), 200, 1500)),
+                               bytes_of(c, rows(CTensor(clean.out()), 200, 1500)), 2 * what.shape.q_width()),
+              "")
+        << "heads of " << head_dim;
+  }
 }
 
 TEST(AttentionPacked, AgreesWithFp64) {
-  for (const AttentionShape shape : {AttentionShape{4, 2, 64}, {4, 1, 128}, {2, 2, 24}}) {
+  for (const AttentionShape shape : {AttentionShape{4, 2, 64}, {4, 1, 128}, {2, 2, 24}, {4, 1, 256}}) {
+    if (!kGpu && shape.head_dim == 256) continue;
     const std::vector<int32_t> cu{0, 1, 70, 199, 1500};
     const int64_t T = cu.back(), W = shape.qkv_width();
     check_dtypes(

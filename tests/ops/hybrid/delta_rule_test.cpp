@@ -39,7 +39,7 @@ Many rule_gradient(Ctx& c, DType t, const Many& in, const Values& d_o, const End
 /// Unit keys, gates between 0 and 1, decays of `speed` a row.
 Many random_rows(int64_t tokens, const DeltaShape& s, uint64_t seed, double speed = 0.3) {
   Values qkv = normal_values(tokens * s.qkv_width(), seed);
-  TestCtx ctx;
+  TestCtx ctx(1, Device::cpu);
   TestTensor y(ctx, qkv, DType::f64, {tokens, s.qkv_width()});
   unit_heads_forward(ctx, y, s);
   Values beta = normal_values(tokens * s.value_heads, seed + 1),
@@ -116,6 +116,36 @@ CPU_TEST(DeltaRule, IsTheRecurrence) {
   }
 }
 
+double rms(const Values& x) {
+  double sum = 0;
+  for (const double v : x) sum += v * v;
+  return std::sqrt(sum / static_cast<double>(x.size()));
+}
+
+/// Heads of any size, by the error that rounding makes.
+TEST(DeltaRule, IsNearTheRecurrence) {
+  for (const DeltaShape& s : {DeltaShape{1, 2, 128, 128},
+                              {2, 2, 64, 64},
+                              {2, 6, 5, 3},
+                              {1, 3, 24, 40},
+                              {1, 1, 256, 256},
+                              {1, 4, 100, 136}})
+    for (const double speed : {0.0, 0.01, 0.3, 20.0}) {
+      const Ends ends{0, 1, 64, 66, 330};
+      Many in = random_rows(330, s, 20, speed);
+      for (Values& x : in) x = round_to(x, DType::bf16);
+      const Values want = recurrence(in, ends, s);
+      for (const DType t : {DType::f32, DType::bf16}) {
+        TestCtx ctx;
+        Values error = rule(ctx, t, in, ends, s)[0];
+        for (size_t i = 0; i < error.size(); ++i) error[i] -= want[i];
+        const double relative = rms(error) / rms(want);
+        EXPECT_LE(relative, t == DType::f32 ? 2e-5 : 6e-3)
+            << dtype_name(t) << ", heads of " << s.key_dim << " and " << s.value_dim << ", speed " << speed;
+      }
+    }
+}
+
 CPU_TEST(DeltaRule, Gradient) {
   const DeltaShape s{1, 2, 3, 2};
   const Ends ends{0, 2, 68};
@@ -152,52 +182,86 @@ CPU_TEST(DeltaRule, GradientOverChunks) {
   }
 }
 
-CPU_TEST(DeltaRule, TypesAndThreads) {
+TEST(DeltaRule, Types) {
+  const DeltaShape s{2, 4, 16, 16};
+  const Ends ends{0, 70, 73, 140};
+  check_dtypes(
+      "forward", random_rows(140, s, 50),
+      [&](Ctx& c, DType t, const Many& at) { return Many{rule(c, t, at, ends, s)[0]}; }, 5e-6, 2e-2);
+}
+
+CPU_TEST(DeltaRule, TypesOfTheGradient) {
+  const DeltaShape s{2, 4, 16, 16};
+  const Ends ends{0, 70, 73, 140};
+  check_dtypes(
+      "backward", random_rows(140, s, 50),
+      [&](Ctx& c, DType t, const Many& at) {
+        return rule_gradient(c, t, at, normal_values(140 * s.value_width(), 53), ends, s);
+      },
+      5e-6, 3e-2);
+}
+
+CPU_TEST(DeltaRule, Threads) {
   const DeltaShape s{2, 4, 16, 16};
   const Ends ends{0, 70, 73, 140};
   const Many in = random_rows(140, s, 50);
-  const auto forward = [&](Ctx& c, DType t, const Many& at) { return Many{rule(c, t, at, ends, s)[0]}; };
-  const auto backward = [&](Ctx& c, DType t, const Many& at) {
+  check_threads("forward", in,
+                [&](Ctx& c, DType t, const Many& at) { return Many{rule(c, t, at, ends, s)[0]}; });
+  check_threads("backward", in, [&](Ctx& c, DType t, const Many& at) {
     return rule_gradient(c, t, at, normal_values(140 * s.value_width(), 53), ends, s);
-  };
-  check_dtypes("forward", in, forward, 5e-6, 2e-2);
-  check_dtypes("backward", in, backward, 5e-6, 3e-2);
-  check_threads("forward", in, forward);
-  check_threads("backward", in, backward);
+  });
 }
 
-CPU_TEST(DeltaRule, ASequenceDoesNotSeeOthers) {
+/// Each sequence alone: its rows of everything, in calls of their own.
+void expect_alone(const Many& in, const Ends& ends, const std::function<Many(const Many&, const Ends&)>& op) {
+  const int64_t tokens = ends.back();
+  const Many packed = op(in, ends);
+  for (size_t n = 0; n + 1 < ends.size(); ++n) {
+    const int32_t begin = ends[n], end = ends[n + 1];
+    const auto own_rows = [&](const Values& v) { return slice_rows(v, std::ssize(v) / tokens, begin, end); };
+    Many own;
+    for (const Values& v : in) own.push_back(own_rows(v));
+    const Many alone = op(own, {0, end - begin});
+    for (size_t k = 0; k < alone.size(); ++k)
+      expect_same_bits(fmt::format("sequence {}, output {}", n, k), own_rows(packed[k]), alone[k]);
+  }
+}
+
+TEST(DeltaRule, ASequenceDoesNotSeeOthers) {
+  for (const DeltaShape& s : {DeltaShape{1, 2, 16, 8}, {1, 2, 128, 128}, {1, 1, 20, 33}})
+    for (const DType t : kStorageTypes) {
+      TestCtx ctx;
+      expect_alone(random_rows(210, s, 60), {0, 5, 135, 210},
+                   [&](const Many& in, const Ends& ends) { return rule(ctx, t, in, ends, s); });
+    }
+}
+
+CPU_TEST(DeltaRule, TheGradientOfASequenceDoesNotSeeOthers) {
   const DeltaShape s{1, 2, 16, 8};
-  const Many in = random_rows(210, s, 60);
-  const Values d_o = normal_values(210 * s.value_width(), 63);
   for (const DType t : kStorageTypes) {
     TestCtx ctx;
-    const Ends ends{0, 5, 135, 210};
-    const Many packed = rule(ctx, t, in, ends, s), gradient = rule_gradient(ctx, t, in, d_o, ends, s);
-    for (size_t n = 0; n + 1 < ends.size(); ++n) {
-      const int32_t begin = ends[n], end = ends[n + 1];
-      const auto of = [&](const Values& v) { return slice_rows(v, std::ssize(v) / 210, begin, end); };
-      const Many own{of(in[0]), of(in[1]), of(in[2])};
-      expect_same_bits("o", of(packed[0]), rule(ctx, t, own, {0, end - begin}, s)[0]);
-      const Many alone = rule_gradient(ctx, t, own, of(d_o), {0, end - begin}, s);
-      for (size_t k = 0; k < 3; ++k) expect_same_bits("gradient", of(gradient[k]), alone[k]);
-    }
+    Many in = random_rows(210, s, 60);
+    in.push_back(normal_values(210 * s.value_width(), 63));
+    expect_alone(in, {0, 5, 135, 210}, [&](const Many& rows, const Ends& ends) {
+      return rule_gradient(ctx, t, {rows[0], rows[1], rows[2]}, rows[3], ends, s);
+    });
   }
 }
 
 /// What follows a row changes nothing in it, chunk borders and rows of zeros of either sign among them.
-CPU_TEST(DeltaRule, PrefixesHaveTheSameBits) {
-  const DeltaShape s{1, 1, 16, 16};
-  Many in = random_rows(130, s, 70);
-  for (int64_t t = 0; t < 130; t += 3)
-    for (int64_t i = 0; i < s.qkv_width(); ++i) in[0][t * s.qkv_width() + i] = i % 2 ? -0.0 : 0.0;
-  for (const DType t : kStorageTypes) {
-    TestCtx ctx;
-    const Values whole = rule(ctx, t, in, {0, 130}, s)[0];
-    for (const int32_t end : {1, 15, 17, 63, 64, 65, 128, 129}) {
-      const auto of = [&](const Values& v) { return slice_rows(v, std::ssize(v) / 130, 0, end); };
-      expect_same_bits(fmt::format("{} rows", end), of(whole),
-                       rule(ctx, t, {of(in[0]), of(in[1]), of(in[2])}, {0, end}, s)[0]);
+TEST(DeltaRule, PrefixesHaveTheSameBits) {
+  for (const DeltaShape& s : {DeltaShape{1, 1, 16, 16}, {1, 1, 128, 128}}) {
+    Many in = random_rows(130, s, 70);
+    for (int64_t t = 0; t < 130; t += 3)
+      for (int64_t i = 0; i < s.qkv_width(); ++i) in[0][t * s.qkv_width() + i] = i % 2 ? -0.0 : 0.0;
+    for (const DType t : kStorageTypes) {
+      TestCtx ctx;
+      const Values whole = rule(ctx, t, in, {0, 130}, s)[0];
+      for (const int32_t end : {1, 15, 17, 63, 64, 65, 128, 129}) {
+        const auto of = [&](const Values& v) { return slice_rows(v, std::ssize(v) / 130, 0, end); };
+        expect_same_bits(fmt::format("{} rows", end), of(whole),
+                         rule(ctx, t, {of(in[0]), of(in[1]), of(in[2])}, {0, end}, s)[0]);
+      }
     }
   }
 }
@@ -219,44 +283,34 @@ struct Pages {
   TestTensor windows, keys, writes, decays, states;
 };
 
-constexpr DeltaShape kPaged{2, 4, 8, 8};
 constexpr int64_t kTaps = 4;
 
-/// A sequence of the rule and one of the convolution, and what they give whole.
+/// A sequence of rows in, and what an op gives of all of them.
 struct Sequence {
-  Sequence(Ctx& c, DType t, int64_t rows, uint64_t seed, const Values& w)
-      : length(rows),
-        in(random_rows(rows, kPaged, seed)),
-        x(normal_values(rows * kPaged.qkv_width(), seed + 3)) {
-    const Ends ends{0, static_cast<int32_t>(rows)};
-    o = rule(c, t, in, ends, kPaged)[0];
-    TestTensor y(c, t, {rows, kPaged.qkv_width()});
-    causal_conv_forward(c, y, TestTensor(c, x, t, {rows, kPaged.qkv_width()}),
-                        TestTensor(c, w, t, {kPaged.qkv_width(), kTaps}), TestTensor(c, ends, {2}));
-    conv = y.values();
-  }
   Values part(const Values& v, int64_t begin, int64_t end) const {
     return slice_rows(v, std::ssize(v) / length, begin, end);
   }
 
-  int64_t length, done = 0;
-  int32_t slot = 7;
+  int64_t length;
   Many in;
-  Values x, o, conv;
+  Values want;
+  int64_t done = 0;
+  int32_t slot = 7;
 };
 
 /// The next rows of some sequences, in one batch.
 struct Piece {
-  /// So many rows of each sequence, as far as it has them. A border has a slot of its own: none is read after
-  /// it was written to.
+  /// So many rows of each sequence, as far as it has them; one without any is not there. A border has a slot of
+  /// its own: none is read after it was written to.
   Piece(std::vector<Sequence>& sequences, const std::vector<int64_t>& counts, int32_t& next_slot) {
     for (size_t n = 0; n < counts.size(); ++n) {
       Sequence& s = sequences[n];
       const int64_t end = std::min(s.length, s.done + counts[n]);
-      for (size_t k = 0; k < 3; ++k) append(in[k], s.part(s.in[k], s.done, end));
-      append(x, s.part(s.x, s.done, end));
-      append(o, s.part(s.o, s.done, end));
-      append(conv, s.part(s.conv, s.done, end));
+      if (end == s.done) continue;
+      tails.push_back(n == 0 ? 2 : 0);
+      in.resize(s.in.size());
+      for (size_t k = 0; k < in.size(); ++k) append(in[k], s.part(s.in[k], s.done, end));
+      append(want, s.part(s.want, s.done, end));
       ends.push_back(ends.back() + static_cast<int32_t>(end - s.done));
       lengths.push_back(static_cast<int32_t>(end));
       from.push_back(s.slot);
@@ -267,42 +321,79 @@ struct Piece {
   }
   static void append(Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-  Many in = Many(3);
-  Values x, o, conv;
-  Ends ends{0}, lengths, from, to;
+  Many in;
+  Values want;
+  Ends ends{0}, lengths, tails, from, to;
 };
 
-void expect_piece(Ctx& c, DType t, const Pages& pages, const Piece& p, const Values& w) {
-  const int64_t tokens = p.ends.back(), count = std::ssize(p.from);
-  if (tokens == 0) return;
-  const DType a = accumulate_dtype(t);
-  TestTensor tails(c, Ends{2, 0}, {count}), from(c, p.from, {count}), to(c, p.to, {count}),
+/// An op on the rows of a piece, with the pages and cu_seqlens.
+using PagedOp = std::function<Values(Ctx&, const Many&, const DeltaPages&, const CTensor&, int64_t tokens)>;
+
+void expect_piece(Ctx& c, const Pages& pages, const Piece& p, const PagedOp& op) {
+  const int64_t count = std::ssize(p.from);
+  if (p.ends.back() == 0) return;
+  ArenaScope scope(c.scratch);
+  TestTensor tails(c, p.tails, {count}), from(c, p.from, {count}), to(c, p.to, {count}),
       lengths(c, p.lengths, {count}), cu(c, p.ends, {count + 1});
-  const DeltaPages at = pages.with(tails, from, to, lengths);
-  TestTensor o(c, t, {tokens, kPaged.value_width()}), y(c, t, {tokens, kPaged.qkv_width()});
-  causal_conv_paged(c, y, at, 1, TestTensor(c, p.x, t, {tokens, kPaged.qkv_width()}),
-                    TestTensor(c, w, t, {kPaged.qkv_width(), kTaps}), cu);
-  delta_rule_paged(c, o, at, 1, TestTensor(c, p.in[0], t, {tokens, kPaged.qkv_width()}),
-                   TestTensor(c, p.in[1], a, {tokens, kPaged.value_heads}),
-                   TestTensor(c, p.in[2], a, {tokens, kPaged.value_heads}), cu, kPaged);
-  expect_same_bits("o", o.values(), p.o);
-  expect_same_bits("y", y.values(), p.conv);
+  expect_same_bits("rows", op(c, p.in, pages.with(tails, from, to, lengths), cu, p.ends.back()), p.want);
 }
 
-/// Random pieces, of a few rows or of more than a chunk.
-CPU_TEST(DeltaPages, PiecesHaveTheBitsOfTheWhole) {
-  const Values w = normal_values(kPaged.qkv_width() * kTaps, 90);
+/// Two sequences in random pieces, of a few rows or of more than a chunk.
+void expect_pieces(Ctx& c, DType t, const DeltaShape& s, std::vector<Sequence> sequences, uint64_t seed,
+                   const PagedOp& op) {
+  const Pages pages(c, t, s, /*tails=*/3, /*slots=*/8, kTaps);
+  int32_t next_slot = 0;
+  const auto left = [&](size_t n) { return sequences[n].done < sequences[n].length; };
+  for (uint64_t turn = 0; left(0) || left(1); ++turn) {
+    const Values draw = normal_values(2, 1000 * seed + turn, turn % 5 == 4 ? 90 : 4);
+    const auto count = [&](size_t n) { return static_cast<int64_t>(std::abs(draw[n])); };
+    expect_piece(c, pages, Piece(sequences, {count(0), count(1)}, next_slot), op);
+  }
+}
+
+TEST(DeltaPages, PiecesHaveTheBitsOfTheWhole) {
+  for (const DeltaShape& s : {DeltaShape{2, 4, 8, 8}, {1, 2, 128, 128}, {1, 1, 16, 48}})
+    for (const DType t : kStorageTypes)
+      for (uint64_t seed = 0; seed < (s.key_dim > 100 ? 2 : 6); ++seed) {
+        TestCtx ctx(seed % 2 == 0 ? 1 : 2);
+        const auto sequence = [&](int32_t length, uint64_t at) {
+          const Many in = random_rows(length, s, at);
+          return Sequence{length, in, rule(ctx, t, in, {0, length}, s)[0]};
+        };
+        expect_pieces(
+            ctx, t, s, {sequence(203, 80 + 10 * seed), sequence(131, 85 + 10 * seed)}, seed,
+            [&](Ctx& c, const Many& in, const DeltaPages& pages, const CTensor& cu, int64_t tokens) {
+              const DType a = accumulate_dtype(t);
+              TestTensor o(c, t, {tokens, s.value_width()});
+              delta_rule_paged(c, o, pages, 1, TestTensor(c, in[0], t, {tokens, s.qkv_width()}),
+                               TestTensor(c, in[1], a, {tokens, s.value_heads}),
+                               TestTensor(c, in[2], a, {tokens, s.value_heads}), cu, s);
+              return o.values();
+            });
+      }
+}
+
+CPU_TEST(DeltaPages, PiecesOfAConvolutionHaveTheBitsOfTheWhole) {
+  const DeltaShape s{2, 4, 8, 8};
+  const int64_t width = s.qkv_width();
+  const Values weights = normal_values(width * kTaps, 90);
   for (const DType t : kStorageTypes)
     for (uint64_t seed = 0; seed < 6; ++seed) {
       TestCtx ctx(seed % 2 == 0 ? 1 : 2);
-      std::vector<Sequence> sequences{{ctx, t, 203, 80 + 10 * seed, w}, {ctx, t, 131, 85 + 10 * seed, w}};
-      const Pages pages(ctx, t, kPaged, /*tails=*/3, /*slots=*/8, kTaps);
-      int32_t next_slot = 0;
-      for (uint64_t turn = 0; sequences[0].done < 203 || sequences[1].done < 131; ++turn) {
-        const Values draw = normal_values(2, 1000 * seed + turn, turn % 5 == 4 ? 90 : 4);
-        const auto count = [&](size_t n) { return static_cast<int64_t>(std::abs(draw[n])); };
-        expect_piece(ctx, t, pages, Piece(sequences, {count(0), count(1)}, next_slot), w);
-      }
+      const TestTensor w(ctx, weights, t, {width, kTaps});
+      const auto sequence = [&](int32_t length, uint64_t at) {
+        const Values x = normal_values(length * width, at);
+        TestTensor y(ctx, t, {length, width});
+        causal_conv_forward(ctx, y, TestTensor(ctx, x, t, {length, width}), w,
+                            TestTensor(ctx, Ends{0, length}, {2}));
+        return Sequence{length, {x}, y.values()};
+      };
+      expect_pieces(ctx, t, s, {sequence(203, 83 + 10 * seed), sequence(131, 88 + 10 * seed)}, seed,
+                    [&](Ctx& c, const Many& in, const DeltaPages& pages, const CTensor& cu, int64_t tokens) {
+                      TestTensor y(c, t, {tokens, width});
+                      causal_conv_paged(c, y, pages, 1, TestTensor(c, in[0], t, {tokens, width}), w, cu);
+                      return y.values();
+                    });
     }
 }
 

@@ -49,8 +49,10 @@ std::vector<Trajectory> session_trajectories(const Trajectory& prompt, const Ses
     note.end_reason = end_reason_name(reason);
     note.reward = result.end.reward;
     note.parts = result.end.parts;
-    const bool failed = reason != EndReason::done && reason != EndReason::limit && !note.reward;
-    note.excluded = (at_limit && on_limit == "exclude") || failed;
+    const bool fails = reason != EndReason::done && reason != EndReason::limit;
+    // A reward for what the policy has not said is none of its group; on_error = "zero" asks for one.
+    const bool silent = result.samples.empty() && (!fails || reason == EndReason::no_request);
+    note.excluded = (at_limit && on_limit == "exclude") || (fails && !note.reward) || silent;
   }
   all.front().session->requests = dump_json_line(result.requests);
   return all;

@@ -14,7 +14,13 @@ struct OffsetWeight {
   TEMPER_DEVICE static float of(float w) { return __fadd_rn(1.f, w); }
 };
 
-TEMPER_DEVICE float sigmoid(float x) { return __frcp_rn(__fadd_rn(1.f, expf(-x))); }
+/// 1 / (1 + e^-x) without the branches that a division has for subnormals: the sum is at most 2^126.
+TEMPER_DEVICE float sigmoid(float x) {
+  float sum = __fadd_rn(1.f, expf(-x)), near;
+  sum = sum > 0x1p126f ? 0x1p126f : sum;  // NaN stays
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(sum));
+  return __fmaf_rn(near, __fmaf_rn(-sum, near, 1.f), near);
+}
 TEMPER_DEVICE float silu(float x) { return __fmul_rn(x, sigmoid(x)); }
 TEMPER_DEVICE float silu_slope(float x) {
   const float s = sigmoid(x);

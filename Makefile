@@ -130,6 +130,9 @@ $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 $(B)/tests/chaos/fault_shim.so: tests/chaos/fault_shim.cpp
 	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
 $(B)/tests/chaos/save_faults_test: | $(B)/tests/chaos/fault_shim.so
+$(B)/tests/e2e/hangup_shim.so: tests/e2e/hangup_shim.cpp
+	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $<
+$(B)/tests/e2e/signals_test: | $(B)/tests/e2e/hangup_shim.so
 $(B)/tests/%_fuzz: $(B)/tests/%_fuzz.cpp.o $(LIB)
 	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 # The one part of the CUDA backend that needs no CUDA: tested in every build.
@@ -138,8 +141,9 @@ $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
 $(B)/tests/gpu/tp_bench: BENCH_LIBS := -lcupti
+$(B)/tests/gpu/hybrid/delta_backward_bench: BENCH_LIBS := -lgtest -lcupti
 $(B)/tests/gpu/link_bench: BENCH_LIBS := -lgtest -lnccl
-$(B)/tests/gpu/model_bench $(B)/tests/gpu/elementwise_bench $(B)/tests/gpu/experts_bench $(B)/tests/gpu/hybrid/delta_rule_bench: $(B)/tests/gpu/read_rate.cu.o
+$(foreach b,model elementwise experts hybrid/delta_rule hybrid/hybrid_rows,$(B)/tests/gpu/$(b)_bench): $(B)/tests/gpu/read_rate.cu.o
 $(B)/tests/gpu/hybrid/delta_rule_bench: $(B)/tests/gpu/hybrid/recurrence.cu.o
 $(B)/tests/gpu/lane_test $(foreach t,collectives_mpi2 collectives_mpi3 hosts_mpi2 hosts_mpi3 peers_mpi4,$(B)/tests/gpu/$(t)_test): $(B)/tests/gpu/late_writer.cu.o
 

@@ -1,6 +1,6 @@
 #pragma once
 // The attention kernels of the CUDA backend, behind one description of a call. All give a query row the same
-// bits within one class: {bf16 with heads of 64 or 128} or {everything else}, chosen by type and head
+// bits within one class: {bf16 with heads of 64, 128 or 256} or {everything else}, chosen by type and head
 // dimension alone.
 
 #include "kernels/cuda/launch.h"
@@ -36,13 +36,17 @@ AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t lay
 /// Any type and head dimension, one warp per row and head.
 void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 
-/// bf16, heads of 64 or 128: any rows; with `skip_single_rows` sequences with one row are left to the decode
-/// kernel.
+/// bf16, heads of 64, 128 or 256: any rows; with `skip_single_rows` sequences with one row are left to the
+/// decode kernel.
 void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows);
 
 /// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.
 void attention_decode(Ctx& ctx, const AttentionCall& a);
 
+/// Keys of a block in the kernels on tensor cores; blocks start at multiples of it.
+__host__ __device__ constexpr int key_block(int head_dim) {
+  return head_dim == 256 ? 64 : canonical::kKeyBlock;
+}
 /// Rows of a page that one tensor copy brings: copies make up granules of 64 keys.
 __host__ __device__ inline int rows_per_copy(int page_tokens) {
   return page_tokens % 64 == 0 ? 64 : page_tokens % 32 == 0 ? 32 : 16;

@@ -249,10 +249,12 @@ void attention_varlen_backward(Ctx& ctx, Tensor dqkv, CTensor dout, CTensor qkv,
                                 .kv_heads = static_cast<int>(shape.kv_heads),
                                 .head_dim = static_cast<int>(shape.head_dim),
                                 .scale = static_cast<float>(scale)};
-  if (has_tensor_core_kernel(qkv.dtype, a.head_dim))
-    attention_backward_one_pass(ctx, a);
-  else
+  if (!has_tensor_core_kernel(qkv.dtype, a.head_dim))
     attention_backward_plain(ctx, qkv.dtype, a);
+  else if (a.head_dim == 256)
+    attention_backward_two_kernels(ctx, a);
+  else
+    attention_backward_one_pass(ctx, a);
 }
 
 }  // namespace temper::cuda

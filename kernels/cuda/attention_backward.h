@@ -1,5 +1,5 @@
 #pragma once
-// The attention backward of the CUDA backend: one description of a call for its two kernels.
+// The attention backward of the CUDA backend: one description of a call for its kernels.
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/scratch/attention.h"
@@ -24,6 +24,9 @@ void attention_backward_plain(Ctx& ctx, DType type, const AttentionBackwardCall&
 /// bf16, heads of 64 or 128, at most kMostBackwardRows rows: one pass over the tensor cores.
 inline constexpr int kMostBackwardRows = 4096 * 128;
 void attention_backward_one_pass(Ctx& ctx, const AttentionBackwardCall& a);
+
+/// bf16, heads of 256, as many rows: dK and dV in one kernel, dQ in another.
+void attention_backward_two_kernels(Ctx& ctx, const AttentionBackwardCall& a);
 
 /// Sequences in whole tiles of `rows` rows: the first tile of sequence s. No two sequences share a tile, and
 /// at most cu[S] / rows + S tiles are there. Needs no sums over the sequences before.

@@ -1,8 +1,8 @@
 // Attention of one query row per sequence over pages (attention.md). One block per sequence, kv head and
 // split of 1,024 keys:
 //   scores   S^T = K Q^T by mma.sync, the query heads of the group as columns; all scores go to shared memory
-//   softmax  the whole split at once: one warp per head, lane = (block, partial), running maxima by prefix
-//   values   O^T = V^T P^T, 16 columns of V a warp, ascending keys
+//   softmax  the whole split at once: one warp per head, lane = (128 keys, partial), running maxima by prefix
+//   values   O^T = V^T P^T, 16 columns of V a warp (heads of 256: 32), ascending keys
 // Warps 0-7 compute, warp 8 copies granules of 64 keys into one ring (keys first, then values). The last
 // block of a (sequence, kv head) merges the splits in ascending order.
 //
@@ -19,11 +19,12 @@ using bf = __nv_bfloat16;
 namespace cn = canonical;
 
 constexpr int kGranule = 64, kComputeWarps = 8, kThreads = (kComputeWarps + 1) * 32;
-constexpr int kBlocks = cn::kSplit / cn::kKeyBlock, kMostCopies = cn::kSplit / 16;
-constexpr int kScoreRow = 136;            // floats of a block of 128 scores: no bank conflicts
-constexpr int kProbRow = cn::kSplit + 8;  // bf16 of a head's probabilities
+constexpr int kMostCopies = cn::kSplit / 16;
+constexpr int kRun = 128, kRuns = cn::kSplit / kRun;  // keys whose scores a quad has
+constexpr int kScoreRow = 136;                        // floats of a run of scores: no bank conflicts
+constexpr int kProbRow = cn::kSplit + 8;              // bf16 of a head's probabilities
 constexpr int kComputeBarrier = 1;
-static_assert(kBlocks == 8, "the softmax gives each of 8 blocks four lanes");
+static_assert(kRuns == 8, "the softmax gives each of 8 runs four lanes");
 
 struct DecodeArguments {
   AttentionCall a;
@@ -36,8 +37,9 @@ struct DecodeArguments {
 /// Offsets into dynamic shared memory for groups of G heads and a ring of kStages granules.
 template <int D, int kStages>
 struct Smem {
-  static constexpr int kBytesPerGranule = kGranule * D * 2, kScores = kStages * kBytesPerGranule;
-  __host__ __device__ static int probs(int G) { return kScores + G * kBlocks * kScoreRow * 4; }
+  static constexpr int kBlocks = cn::kSplit / key_block(D), kBytesPerGranule = kGranule * D * 2,
+                       kScores = kStages * kBytesPerGranule;
+  __host__ __device__ static int probs(int G) { return kScores + G * kRuns * kScoreRow * 4; }
   __host__ __device__ static int decays(int G) { return probs(G) + G * kProbRow * 2; }
   __host__ __device__ static int sums(int G) { return (decays(G) + G * kBlocks * 4 + 15) / 16 * 16; }
   __host__ __device__ static int rows(int G) { return sums(G) + kDecodeGroup * 8 + 16; }
@@ -49,8 +51,9 @@ struct Smem {
 template <int D, int kStages>
 struct Decode {
   using SM = Smem<D, kStages>;
-  static constexpr int kValueWarps = D / 16,
-                       kHalf = kGranule * 128;  // kHalf: bytes of 64 columns of a granule
+  static constexpr int kBlocks = SM::kBlocks, kValueWarps = D < 128 ? D / 16 : kComputeWarps,
+                       kParts = D / 16 / kValueWarps;  // of 16 columns each that a warp has of V
+  static constexpr int kHalf = kGranule * 128;         // bytes of 64 columns of a granule
 
   const DecodeArguments& args;
   uint8_t* smem;
@@ -58,7 +61,7 @@ struct Decode {
   uint32_t ring, full, keys_empty, values_empty;
 
   TEMPER_DEVICE float* scores(int head) const {
-    return reinterpret_cast<float*>(smem + SM::kScores) + head * kBlocks * kScoreRow;
+    return reinterpret_cast<float*>(smem + SM::kScores) + head * kRuns * kScoreRow;
   }
   TEMPER_DEVICE bf* probs(int head) const {
     return reinterpret_cast<bf*>(smem + SM::probs(G)) + head * kProbRow;
@@ -107,6 +110,7 @@ struct Decode {
   // ---- scores: two teams of four warps take turns at the granules, 16 keys a warp
 
   TEMPER_DEVICE void compute_scores() const {
+    constexpr int kSteps = D < 128 ? D / 16 : 8;  // of 16 features, whose keys are loaded at once
     const int g = lane >> 2, t = lane & 3;
     uint32_t q[D / 16][2];
     const bf* from = static_cast<const bf*>(args.a.qkv) + args.a.cu[sequence] * args.a.row_width() +
@@ -127,18 +131,21 @@ struct Decode {
       }
       float s[4] = {0.f, 0.f, 0.f, 0.f};
       const int r = (warp & 3) * 16 + (lane & 15);
-      uint32_t k[D / 16][4];
 #pragma unroll
-      for (int kk = 0; kk < D / 16; kk++) {
-        const int chunk = kk * 2 + (lane >> 4);
-        ldsm4(k[kk], buffer + (chunk >> 3) * kHalf + r * 128 + (((chunk & 7) ^ (r & 7)) << 4));
+      for (int first = 0; first < D / 16; first += kSteps) {
+        uint32_t k[kSteps][4];
+#pragma unroll
+        for (int kk = 0; kk < kSteps; kk++) {
+          const int chunk = (first + kk) * 2 + (lane >> 4);
+          ldsm4(k[kk], buffer + (chunk >> 3) * kHalf + r * 128 + (((chunk & 7) ^ (r & 7)) << 4));
+        }
+#pragma unroll
+        for (int kk = 0; kk < kSteps; kk++) mma16816(s, k[kk], q[first + kk][0], q[first + kk][1]);
       }
-#pragma unroll
-      for (int kk = 0; kk < D / 16; kk++) mma16816(s, k[kk], q[kk][0], q[kk][1]);
       __syncwarp();
       if (lane == 0) mbar_arrive(keys_empty + stage * 8);
       const int key = i * kGranule + (warp & 3) * 16 + g;
-      const int at = key / cn::kKeyBlock * kScoreRow + key % cn::kKeyBlock;
+      const int at = key / kRun * kScoreRow + key % kRun;
 #pragma unroll
       for (int e = 0; e < 2; e++)
         if (2 * t + e < G) {
@@ -148,51 +155,65 @@ struct Decode {
     }
   }
 
-  // ---- softmax of one head: lane (g, t) holds partial t of block g
+  // ---- softmax of one head: lane (g, t) holds partial t of the block or the two blocks of run g
 
   TEMPER_DEVICE void softmax(int head) const {
-    const int g = lane >> 2, t = lane & 3, first = g * cn::kKeyBlock + 2 * t;
+    constexpr int kPer = kBlocks / kRuns, kPairs = 16 / kPer;  // blocks of a run, pairs of scores of each
+    const int g = lane >> 2, t = lane & 3, first = g * kRun + 2 * t;
     const float* from = scores(head) + g * kScoreRow + 2 * t;
-    float x[32], mx = cn::neg_inf();
+    float x[32], mc[kPer], dec[kPer], base[kPer];
 #pragma unroll
-    for (int j = 0; j < 16; j++) {
-      const float2 y = *reinterpret_cast<const float2*>(from + 8 * j);
-      const int key = first + 8 * j;
-      x[2 * j] = key < keys ? y.x : cn::neg_inf();
-      x[2 * j + 1] = key + 1 < keys ? y.y : cn::neg_inf();
-      mx = fmaxf(mx, fmaxf(x[2 * j], x[2 * j + 1]));
+    for (int b = 0; b < kPer; b++) {
+      float mx = cn::neg_inf();
+#pragma unroll
+      for (int j = b * kPairs; j < (b + 1) * kPairs; j++) {
+        const float2 y = *reinterpret_cast<const float2*>(from + 8 * j);
+        const int key = first + 8 * j;
+        x[2 * j] = key < keys ? y.x : cn::neg_inf();
+        x[2 * j + 1] = key + 1 < keys ? y.y : cn::neg_inf();
+        mx = fmaxf(mx, fmaxf(x[2 * j], x[2 * j + 1]));
+      }
+      mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 1));
+      mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 2));
+      mc[b] = cn::new_max(b == 0 ? cn::neg_inf() : mc[b - (b > 0)], mx, args.a.c);
     }
-    mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 1));
-    mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 2));
-    float mc = cn::new_max(cn::neg_inf(), mx, args.a.c);
+    float most = mc[kPer - 1];
     for (int w = 4; w < 32; w *= 2) {
-      const float y = __shfl_up_sync(~0u, mc, w);
-      if (lane >= w) mc = fmaxf(mc, y);
+      const float y = __shfl_up_sync(~0u, most, w);
+      if (lane >= w) most = fmaxf(most, y);
     }
-    float before = __shfl_up_sync(~0u, mc, 4);
+    float before = __shfl_up_sync(~0u, most, 4);
     if (lane < 4) before = cn::neg_inf();
-    const float base = cn::base(mc), dec = cn::decay(before, base);
-    if (t == 0) decay(head, g) = dec;
+#pragma unroll
+    for (int b = 0; b < kPer; b++) {
+      const float now = fmaxf(before, mc[b]);
+      base[b] = cn::base(now);
+      dec[b] = cn::decay(before, base[b]);
+      before = now;
+      if (t == 0) decay(head, g * kPer + b) = dec[b];
+    }
     auto* to = reinterpret_cast<uint32_t*>(probs(head) + first);
-    float sum = 0.f, l = 0.f;
+    float sum[kPer] = {}, l = 0.f;
 #pragma unroll
     for (int j = 0; j < 16; j++) {
-      const float p0 = cn::prob(x[2 * j], args.a.c, base), p1 = cn::prob(x[2 * j + 1], args.a.c, base);
-      sum = cn::add_p(cn::add_p(sum, p0), p1);
+      const int b = j / kPairs;
+      const float p0 = cn::prob(x[2 * j], args.a.c, base[b]), p1 = cn::prob(x[2 * j + 1], args.a.c, base[b]);
+      sum[b] = cn::add_p(cn::add_p(sum[b], p0), p1);
       to[4 * j] = cn::pack(p0, p1);
     }
 #pragma unroll
     for (int w = 0; w < kBlocks; w++)
-      l = cn::add_block(l, __shfl_sync(~0u, dec, w * 4), __shfl_sync(~0u, sum, w * 4 + t));
+      l = cn::add_block(l, __shfl_sync(~0u, dec[w % kPer], w / kPer * 4),
+                        __shfl_sync(~0u, sum[w % kPer], w / kPer * 4 + t));
     l = cn::quad_sum(l);
-    mc = __shfl_sync(~0u, mc, 31);
-    if (lane == 0) sums(head) = make_float2(mc, l);
+    most = __shfl_sync(~0u, most, 31);
+    if (lane == 0) sums(head) = make_float2(most, l);
   }
 
-  // ---- values: O^T = V^T P^T, this warp's 16 columns of V
+  // ---- values: O^T = V^T P^T, this warp's columns of V
 
   struct Fragment {
-    uint32_t v[4][4], p[4][2];
+    uint32_t v[kParts][4][4], p[4][2];
   };
 
   TEMPER_DEVICE uint32_t value_address(uint32_t granule, int r, int chunk) const {
@@ -205,9 +226,10 @@ struct Decode {
     mbar_wait(full + stage * 8, i / kStages & 1);
     const int left = keys - granule * kGranule;
     if (left < kGranule) {  // rows past the end: zero this warp's columns (0 * NaN is NaN)
-      for (int z = lane; z < (kGranule - left) * 2; z += 32)
+      constexpr int kChunks = 2 * kParts;
+      for (int z = lane; z < (kGranule - left) * kChunks; z += 32)
         asm volatile("st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(
-                         value_address(buffer, left + z / 2, warp * 2 + z % 2)),
+                         value_address(buffer, left + z / kChunks, warp * kChunks + z % kChunks)),
                      "r"(0)
                      : "memory");
       __syncwarp();
@@ -217,23 +239,28 @@ struct Decode {
     for (int kk = 0; kk < 4; kk++) {
       f.p[kk][0] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16) : 0u;
       f.p[kk][1] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 8) : 0u;
-      ldsm4_transposed(
-          f.v[kk], value_address(buffer, kk * 16 + (lane >> 4) * 8 + (lane & 7), warp * 2 + (lane >> 3 & 1)));
+#pragma unroll
+      for (int part = 0; part < kParts; part++)
+        ldsm4_transposed(f.v[part][kk], value_address(buffer, kk * 16 + (lane >> 4) * 8 + (lane & 7),
+                                                      (warp * kParts + part) * 2 + (lane >> 3 & 1)));
     }
   }
 
-  TEMPER_DEVICE void use_values(int granule, const Fragment& f, float (&o)[4]) const {
+  TEMPER_DEVICE void use_values(int granule, const Fragment& f, float (&o)[kParts][4]) const {
+    constexpr int kGranules = key_block(D) / kGranule;  // of a block
     const int t = lane & 3;
-    if (granule > 0 && granule % 2 == 0) {  // a new block of 128 keys
-      const float d0 = 2 * t < G ? decay(2 * t, granule / 2) : 0.f;
-      const float d1 = 2 * t + 1 < G ? decay(2 * t + 1, granule / 2) : 0.f;
-      o[0] = cn::rescale(o[0], d0);
-      o[1] = cn::rescale(o[1], d1);
-      o[2] = cn::rescale(o[2], d0);
-      o[3] = cn::rescale(o[3], d1);
+    if (granule > 0 && granule % kGranules == 0) {  // a new block
+      const float d0 = 2 * t < G ? decay(2 * t, granule / kGranules) : 0.f;
+      const float d1 = 2 * t + 1 < G ? decay(2 * t + 1, granule / kGranules) : 0.f;
+#pragma unroll
+      for (int part = 0; part < kParts; part++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[part][e] = cn::rescale(o[part][e], e % 2 == 0 ? d0 : d1);
     }
 #pragma unroll
-    for (int kk = 0; kk < 4; kk++) mma16816(o, f.v[kk], f.p[kk][0], f.p[kk][1]);
+    for (int kk = 0; kk < 4; kk++)
+#pragma unroll
+      for (int part = 0; part < kParts; part++) mma16816(o[part], f.v[part][kk], f.p[kk][0], f.p[kk][1]);
     __syncwarp();
     if (lane == 0) mbar_arrive(values_empty + (granules + granule) % kStages * 8);
   }
@@ -249,7 +276,7 @@ struct Decode {
 
   TEMPER_DEVICE void compute_values() const {
     if (warp >= kValueWarps) return;
-    float o[4] = {0.f, 0.f, 0.f, 0.f};
+    float o[kParts][4] = {};
     Fragment even, odd;
     load_values(0, even);
     for (int i = 0; i < granules; i += 2) {
@@ -259,13 +286,14 @@ struct Decode {
       if (i + 1 < granules) use_values(i + 1, odd, o);
     }
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      const int head = 2 * (lane & 3) + (e & 1), d = warp * 16 + (lane >> 2) + 8 * (e >> 1);
+    for (int i = 0; i < 4 * kParts; i++) {
+      const int e = i % 4, head = 2 * (lane & 3) + (e & 1),
+                d = warp * (16 * kParts) + i / 4 * 16 + (lane >> 2) + 8 * (e >> 1);
       if (head >= G) continue;
       if (splits == 1)
-        out(head)[d] = cn::store<bf>(cn::finish(o[e], cn::inverse(sums(head).y)));
+        out(head)[d] = cn::store<bf>(cn::finish(o[i / 4][e], cn::inverse(sums(head).y)));
       else
-        args.ws_o[slot(split, head) * D + d] = o[e];
+        args.ws_o[slot(split, head) * D + d] = o[i / 4][e];
     }
   }
 
@@ -304,7 +332,7 @@ struct Decode {
 };
 
 template <int D, int kStages>
-__global__ void __launch_bounds__(kThreads, kStages > 5 ? 1 : 2)
+__global__ void __launch_bounds__(kThreads, D == 256 || kStages > 5 ? 1 : 2)
     decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                   const __grid_constant__ DecodeArguments args) {
   launch_dependents();
@@ -359,10 +387,11 @@ void run(const Libraries& libraries, const DecodeArguments& args) {
          page_map(libraries, a.pages.keys, a, box), page_map(libraries, a.pages.values, a, box), args);
 }
 
-/// A grid of at most one block per multiprocessor gets a deep ring, else two blocks share one.
+/// A grid of at most one block per multiprocessor gets a deep ring, else two blocks share one. The granules
+/// of heads of 256 are as large as two others, and never two blocks share a multiprocessor.
 template <int D>
 void run_fitting(const Libraries& libraries, const DecodeArguments& args) {
-  constexpr int kShallow = 5, kDeep = 10;
+  constexpr int kShallow = 5, kDeep = D == 256 ? kShallow : 10;
   if (args.splits * args.a.kv_heads * args.a.S <= libraries.multiprocessors())
     run<D, kDeep>(libraries, args);
   else
@@ -381,7 +410,9 @@ void attention_decode(Ctx& ctx, const AttentionCall& a) {
   const DecodeSplits memory = attention_decode_scratch(ctx.scratch, a.S, a.q_heads, a.head_dim, splits);
   const DecodeArguments args{a, static_cast<int>(splits), memory.outputs,
                              reinterpret_cast<float2*>(memory.statistics), libraries_of(ctx).counters()};
-  if (a.head_dim == 128)
+  if (a.head_dim == 256)
+    run_fitting<256>(libraries_of(ctx), args);
+  else if (a.head_dim == 128)
     run_fitting<128>(libraries_of(ctx), args);
   else
     run_fitting<64>(libraries_of(ctx), args);

@@ -2,13 +2,14 @@
 // Persistent blocks of three warpgroups: one producer warp (TMA; tiles by an atomic counter, longest first)
 // and two consumers of 64 query rows each. S(j+1) = Q K(j+1)^T and O += P(j) V(j) are issued together, then
 // the softmax of S(j+1); the other consumer's products fill that time. The loop runs split by split; the
-// first step of a split also merges the finished accumulator into one parked in shared memory (dh 128) or
-// registers (dh 64). The first Q K^T of the next tile runs under the epilogue of this one. See attention.md.
+// first step of a split also merges the finished accumulator into one parked in registers (dh 64), shared
+// memory (dh 128) or global memory (dh 256). The first Q K^T of the next tile runs under the epilogue of this
+// one, but for heads of 256, whose Q stays in shared memory. See attention.md.
 
 #include <type_traits>
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/device/wgmma.cuh"
+#include "kernels/cuda/device/wgmma_wide.cuh"
 
 namespace temper::cuda {
 namespace {
@@ -16,16 +17,14 @@ namespace {
 using bf = __nv_bfloat16;
 namespace cn = canonical;
 
-constexpr int kTileRows = 128, kThreads = 384, kHalf = 128 * 128;  // kHalf: bytes of 64 columns of 128 rows
-constexpr int kSplitBlocks = cn::kSplit / cn::kKeyBlock;
-static_assert(kTileRows == cn::kKeyBlock);
+constexpr int kTileRows = 128, kThreads = 384;
 
 /// Up to 128 query rows of one sequence, and the keys they see.
 struct Tile {
   int q_row, q_rows, q_pos;  // first packed row, count, position of the first
   int kv_row, kv_len;        // first packed key row (unused with pages), keys of the sequence
   int sequence;
-  TEMPER_DEVICE int blocks() const { return (q_pos + q_rows - 1) / cn::kKeyBlock + 1; }
+  TEMPER_DEVICE int blocks(int keys) const { return (q_pos + q_rows - 1) / keys + 1; }
 };
 
 struct TileList {
@@ -36,13 +35,19 @@ struct PrefillArguments {
   AttentionCall a;
   const Tile* tiles;
   TileList* list;
+  float* park;  // [blocks of threads, kTileRows, D], heads of 256 only
 };
 
+/// kTile: a block of keys. kHalf: 64 columns of it. kOut: columns that a warp stages for its way out.
 template <int D>
 struct Smem {
-  static constexpr int kTile = 128 * D * 2, kStages = 2;
-  static constexpr int kQ = 0, kK = kTile, kV = kK + kStages * kTile, kPark = kV + kStages * kTile,
-                       kBars = kPark + 128 * D * 4, kBytes = kBars + 256;
+  static constexpr bool kQInRegisters = D < 256, kParkInGlobal = D == 256;
+  static constexpr int kKeys = key_block(D), kHalf = kKeys * 128, kTile = kKeys * D * 2, kStages = 2;
+  static constexpr int kQBytes = kTileRows * D * 2, kQBox = kQInRegisters ? kTileRows : 64;
+  static constexpr int kOut = D < 128 ? D : 128, kOwn = kParkInGlobal ? 16 * kOut * 2 : 16 * D * 4;
+  static constexpr int kQ = 0, kK = kQBytes, kV = kK + kStages * kTile, kPark = kV + kStages * kTile,
+                       kBars = kPark + 8 * kOwn, kBytes = kBars + 256;
+  static_assert(kBytes <= 227 * 1024);
 };
 
 /// Shared-memory addresses of the barriers; two of each but the first three.
@@ -95,17 +100,17 @@ struct Producer {
                                 int kv_head, int j) const {
     if (lane == 0) mbar_expect(bar, SM::kTile);
     if (!args.a.paged) {
-      if (lane == 0) tma_4d(dst, map, bar, 0, tile.kv_row + j * cn::kKeyBlock, 0, kv_head);
+      if (lane == 0) tma_4d(dst, map, bar, 0, tile.kv_row + j * SM::kKeys, 0, kv_head);
       return;
     }
     const AttentionPages& pages = args.a.pages;
     const int rows = rows_per_copy(pages.page_tokens);
-    const int pieces = cn::kKeyBlock / rows;
+    const int pieces = SM::kKeys / rows;
     __syncwarp();
     for (int i = lane; i < pieces * (D / 64); i += 32) {
       const int half = i / pieces, first = i % pieces * rows;
-      const int row = page_row(pages, args.a.kv_heads, tile.sequence, kv_head, j * cn::kKeyBlock + first);
-      tma_3d(dst + half * kHalf + first * 128, map, bar, 0, row, half);
+      const int row = page_row(pages, args.a.kv_heads, tile.sequence, kv_head, j * SM::kKeys + first);
+      tma_3d(dst + half * SM::kHalf + first * 128, map, bar, 0, row, half);
     }
     __syncwarp();
   }
@@ -121,15 +126,15 @@ struct Producer {
     const uint32_t stage = nv & 1, dst = smem + SM::kV + stage * SM::kTile;
     mbar_wait(bars.v_empty + 8 * stage, (nv >> 1 & 1) ^ 1);
     nv++;
-    const bool tail = (j + 1) * cn::kKeyBlock > tile.kv_len;
+    const bool tail = (j + 1) * SM::kKeys > tile.kv_len;
     copy_block(dst, maps.v, tail ? bars.v_tail : bars.v_full + 8 * stage, tile, kv_head, j);
     if (!tail) return;
     // The block runs past the sequence: zero those rows of V, which may hold NaN (0 * NaN is NaN).
     mbar_wait(bars.v_tail, tails++ & 1);
-    for (int r = tile.kv_len - j * cn::kKeyBlock + (lane >> 3); r < 128; r += 4)
+    for (int r = tile.kv_len - j * SM::kKeys + (lane >> 3); r < SM::kKeys; r += 4)
       for (int half = 0; half < D / 64; half++)
         asm volatile(
-            "st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(dst + half * kHalf + r * 128 + (lane & 7) * 16),
+            "st.shared.v4.b32 [%0], {%1,%1,%1,%1};" ::"r"(dst + half * SM::kHalf + r * 128 + (lane & 7) * 16),
             "r"(0)
             : "memory");
     fence_async();
@@ -151,11 +156,12 @@ struct Producer {
       int next = 0;
       if (lane == 0) next = gridDim.x + atomicAdd(&args.list->next, 1);
       const Tile tile = args.tiles[item / heads];
-      const int head = item % heads, kv_head = head / group, blocks = tile.blocks();
+      const int head = item % heads, kv_head = head / group, blocks = tile.blocks(SM::kKeys);
       mbar_wait(bars.q_empty, (n & 1) ^ 1);
       if (lane == 0) {
-        mbar_expect(bars.q_full, SM::kTile);
-        tma_4d(smem + SM::kQ, maps.q, bars.q_full, 0, tile.q_row, 0, head);
+        mbar_expect(bars.q_full, SM::kQBytes);
+        for (int r = 0; r < kTileRows; r += SM::kQBox)
+          tma_4d(smem + SM::kQ + r * D * 2, maps.q, bars.q_full, 0, tile.q_row + r, 0, head);
       }
       for (int j = 0; j <= blocks; j++) {
         if (j < blocks) copy_keys(tile, kv_head, j);
@@ -176,12 +182,14 @@ struct Consumer {
   Bars bars;
   uint32_t smem;
   int wg, warp, lane, g, t;
-  float4* park;    // this warp's 16 x D floats, and the staging of its output rows
-  uint8_t* stage;  // the same memory
+  float4* park;    // this warp's 16 x D floats
+  uint8_t* stage;  // of its output rows; the same memory, unless that is global
   volatile int* slots;
 
-  float o[D / 2], s[64], merged_o[kParkInRegisters ? D / 2 : 1];
-  uint32_t p[32], q[D / 4];
+  static constexpr int kScores = SM::kKeys / 2;
+
+  float o[D / 2], s[kScores], merged_o[kParkInRegisters ? D / 2 : 1];
+  uint32_t p[kScores / 2], q[SM::kQInRegisters ? D / 4 : 1];
   uint32_t nk = 0, nv = 0;
   float mc[2], l[2], dec[2], all_mc[2], all_l[2];
   bool have;  // a finished split is parked
@@ -200,11 +208,14 @@ struct Consumer {
   /// Past the last tile: loads stale data for one product that nobody uses.
   TEMPER_DEVICE void load_q(int n, bool real) {
     if (real) mbar_wait(bars.q_full, n & 1);
+    if constexpr (SM::kQInRegisters) copy_q(real);
+  }
+  TEMPER_DEVICE void copy_q(bool real) {
 #pragma unroll
     for (int kk = 0; kk < D / 16; kk++) {
       const int r = wg * 64 + warp * 16 + (lane & 15), chunk = kk * 2 + (lane >> 4);
       uint32_t a[4];
-      ldsm4(a, smem + SM::kQ + (chunk >> 3) * kHalf + r * 128 + (((chunk & 7) ^ (r & 7)) << 4));
+      ldsm4(a, smem + SM::kQ + (chunk >> 3) * (SM::kQBox * 128) + r * 128 + (((chunk & 7) ^ (r & 7)) << 4));
 #pragma unroll
       for (int e = 0; e < 4; e++) q[4 * kk + e] = a[e];
     }
@@ -216,16 +227,22 @@ struct Consumer {
     const uint64_t k = smem_descriptor(smem + SM::kK, 16, 1024) + (nk & 1) * (SM::kTile >> 4);
     wg_fence();
 #pragma unroll
-    for (int kk = 0; kk < D / 16; kk++)
-      wgmma_rs(s, q + 4 * kk, k + (((kk >> 2) * kHalf + (kk & 3) * 32) >> 4), kk > 0);
+    for (int kk = 0; kk < D / 16; kk++) {
+      const int at = ((kk >> 2) * SM::kHalf + (kk & 3) * 32) >> 4;
+      if constexpr (SM::kQInRegisters)
+        wgmma_rs(s, q + 4 * kk, k + at, kk > 0);
+      else  // boxes of Q and blocks of keys have the same 64 rows
+        wgmma_ss(s, smem_descriptor(smem + SM::kQ + wg * SM::kTile, 16, 1024) + at, k + at, kk > 0);
+    }
     wg_commit();
   }
 
   TEMPER_DEVICE void issue_values(int keep) {
-    const uint64_t v = smem_descriptor(smem + SM::kV, kHalf, 1024) + (nv & 1) * (SM::kTile >> 4);
+    const uint64_t v = smem_descriptor(smem + SM::kV, SM::kHalf, 1024) + (nv & 1) * (SM::kTile >> 4);
     wg_fence();
 #pragma unroll
-    for (int kk = 0; kk < 8; kk++) wgmma_rs_transposed(o, p + 4 * kk, v + kk * 128, kk > 0 ? 1 : keep);
+    for (int kk = 0; kk < SM::kKeys / 16; kk++)
+      wgmma_rs_transposed(o, p + 4 * kk, v + kk * 128, kk > 0 ? 1 : keep);
     wg_commit();
   }
 
@@ -242,15 +259,16 @@ struct Consumer {
   TEMPER_DEVICE void softmax(int j, int full, int position) {
     if (j >= full) {
 #pragma unroll
-      for (int i = 0; i < 64; i++)
-        if (j * 128 + (i >> 2) * 8 + 2 * t + (i & 1) > position + 8 * (i >> 1 & 1)) s[i] = cn::neg_inf();
+      for (int i = 0; i < kScores; i++)
+        if (j * SM::kKeys + (i >> 2) * 8 + 2 * t + (i & 1) > position + 8 * (i >> 1 & 1))
+          s[i] = cn::neg_inf();
     }
     float mx[2], b[2], sum[2] = {0.f, 0.f};
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       float m0 = fmaxf(s[2 * e], s[2 * e + 1]), m1 = fmaxf(s[2 * e + 4], s[2 * e + 5]);
 #pragma unroll
-      for (int i = 2; i < 16; i += 2) {
+      for (int i = 2; i < SM::kKeys / 8; i += 2) {
         m0 = fmaxf(m0, fmaxf(s[4 * i + 2 * e], s[4 * i + 2 * e + 1]));
         m1 = fmaxf(m1, fmaxf(s[4 * i + 4 + 2 * e], s[4 * i + 5 + 2 * e]));
       }
@@ -266,7 +284,7 @@ struct Consumer {
       mc[e] = new_mc;
     }
 #pragma unroll
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < kScores; i++) {
       const int e = i >> 1 & 1;
       s[i] = cn::prob(s[i], args.a.c, b[e]);
       sum[e] = cn::add_p(sum[e], s[i]);
@@ -277,7 +295,7 @@ struct Consumer {
 
   TEMPER_DEVICE void pack_probabilities() {
 #pragma unroll
-    for (int i = 0; i < 32; i++) p[i] = cn::pack(s[2 * i], s[2 * i + 1]);
+    for (int i = 0; i < kScores / 2; i++) p[i] = cn::pack(s[2 * i], s[2 * i + 1]);
   }
 
   /// The finished split with maxima pm and partial sums pl joins the parked result.
@@ -374,41 +392,54 @@ struct Consumer {
   /// Through shared memory, so that rows leave in whole 16-byte chunks.
   TEMPER_DEVICE void write_rows(const Tile& tile, int head) {
     const float i0 = cn::inverse(l[0]), i1 = cn::inverse(l[1]);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < D / 8; i++) {
-      uint8_t* to = stage + g * (2 * D) + ((i ^ g) << 4) + t * 4;
-      *reinterpret_cast<uint32_t*>(to) = cn::pack(cn::finish(o[4 * i], i0), cn::finish(o[4 * i + 1], i0));
-      *reinterpret_cast<uint32_t*>(to + 8 * 2 * D) =
-          cn::pack(cn::finish(o[4 * i + 2], i1), cn::finish(o[4 * i + 3], i1));
-    }
     const int r0 = wg * 64 + warp * 16;
     if (t == 0 && args.a.lse != nullptr) {
       float* lse = args.a.lse + int64_t{head} * args.a.T + tile.q_row + r0;
       if (r0 + g < tile.q_rows) lse[g] = cn::attention_lse(mc[0], l[0]);
       if (r0 + g + 8 < tile.q_rows) lse[g + 8] = cn::attention_lse(mc[1], l[1]);
     }
-    __syncwarp();
-    constexpr int kChunks = D / 8, kRows = 32 / kChunks;  // 16-byte chunks of a row, rows of a pass
+    constexpr int kRow = 2 * SM::kOut, kChunks = SM::kOut / 8, kRows = 32 / kChunks;
+    // kChunks: 16-byte chunks of a staged row, kRows: rows of a pass
 #pragma unroll
-    for (int pass = 0; pass < 16 / kRows; pass++) {
-      const int r = pass * kRows + lane / kChunks, chunk = lane % kChunks;
-      const uint4 x = *reinterpret_cast<const uint4*>(stage + r * (2 * D) + ((chunk ^ (r & 7)) << 4));
-      bf* out = static_cast<bf*>(args.a.out) + (int64_t{tile.q_row + r0 + r} * args.a.q_heads + head) * D;
-      if (r0 + r < tile.q_rows) *reinterpret_cast<uint4*>(out + chunk * 8) = x;
+    for (int part = 0; part < D / SM::kOut; part++) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < kChunks; i++) {
+        const float* x = o + 4 * (part * kChunks + i);
+        uint8_t* to = stage + g * kRow + ((i ^ g) << 4) + t * 4;
+        *reinterpret_cast<uint32_t*>(to) = cn::pack(cn::finish(x[0], i0), cn::finish(x[1], i0));
+        *reinterpret_cast<uint32_t*>(to + 8 * kRow) = cn::pack(cn::finish(x[2], i1), cn::finish(x[3], i1));
+      }
+      __syncwarp();
+#pragma unroll
+      for (int pass = 0; pass < 16 / kRows; pass++) {
+        const int r = pass * kRows + lane / kChunks, chunk = lane % kChunks;
+        const uint4 x = *reinterpret_cast<const uint4*>(stage + r * kRow + ((chunk ^ (r & 7)) << 4));
+        bf* out = static_cast<bf*>(args.a.out) + (int64_t{tile.q_row + r0 + r} * args.a.q_heads + head) * D +
+                  part * SM::kOut;
+        if (r0 + r < tile.q_rows) *reinterpret_cast<uint4*>(out + chunk * 8) = x;
+      }
     }
     __syncwarp();
   }
 
-  TEMPER_DEVICE void run() {
-    int item = fetch(0);
-    load_q(0, item >= 0);
-    if (item >= 0) mbar_wait(bars.k_full, 0);
+  /// The tile after n - 1 of them, and its first scores, which are still computed behind this.
+  TEMPER_DEVICE int begin_tile(int n) {
+    const int item = fetch(n);
+    load_q(n, item >= 0);
+    if (item >= 0) mbar_wait(bars.k_full + 8 * (nk & 1), nk >> 1 & 1);
     issue_scores();
+    return item;
+  }
+
+  TEMPER_DEVICE void run() {
+    constexpr int kSplitBlocks = cn::kSplit / SM::kKeys;
+    int item = begin_tile(0);
     for (int n = 0; item >= 0; n++) {
       const Tile tile = args.tiles[item / args.a.q_heads];
-      const int head = item % args.a.q_heads, blocks = tile.blocks();
-      const int full = (tile.q_pos + wg * 64 + 1) / 128, position = tile.q_pos + wg * 64 + warp * 16 + g;
+      const int head = item % args.a.q_heads, blocks = tile.blocks(SM::kKeys);
+      const int full = (tile.q_pos + wg * 64 + 1) / SM::kKeys,
+                position = tile.q_pos + wg * 64 + warp * 16 + g;
       mc[0] = mc[1] = cn::neg_inf();
       l[0] = l[1] = 0.f;
       have = false;
@@ -423,18 +454,21 @@ struct Consumer {
         if (j >= blocks) break;
         step<true>(j++, full, position);
       }
+      if (!SM::kQInRegisters && lane == 0) mbar_arrive(bars.q_empty);
       mbar_wait(bars.v_full + 8 * (nv & 1), nv >> 1 & 1);
       issue_values(in_split);
-      item = fetch(n + 1);
-      load_q(n + 1, item >= 0);
-      if (item >= 0) mbar_wait(bars.k_full + 8 * (nk & 1), nk >> 1 & 1);
-      issue_scores();
-      wg_wait<1>();
+      if constexpr (SM::kQInRegisters) {
+        item = begin_tile(n + 1);
+        wg_wait<1>();
+      } else {
+        wg_wait<0>();
+      }
       pin(o);
       pin(p);
       release_values();
       finish_row();
       write_rows(tile, head);
+      if constexpr (!SM::kQInRegisters) item = begin_tile(n + 1);
     }
     wg_wait<0>();
   }
@@ -464,10 +498,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     reg_inc<240>();
     const int wg = group - 1;
-    uint8_t* own = smem + SM::kPark + (wg * 4 + warp) * (16 * D * 4);
-    Consumer<D> consumer{
-        args, bars, base, wg, warp, lane, lane >> 2, lane & 3, reinterpret_cast<float4*>(own) + lane,
-        own,  slots};
+    const int index = wg * 4 + warp;
+    uint8_t* own = smem + SM::kPark + index * SM::kOwn;
+    float4* park = reinterpret_cast<float4*>(own) + lane;
+    if constexpr (SM::kParkInGlobal)
+      park = reinterpret_cast<float4*>(args.park + (int64_t{blockIdx.x} * 8 + index) * (16 * D)) + lane;
+    Consumer<D> consumer{args, bars, base, wg, warp, lane, lane >> 2, lane & 3, park, own, slots};
     consumer.run();
   }
 }
@@ -487,7 +523,7 @@ __global__ void __launch_bounds__(kListThreads)
       if (skip_single_rows && rows == 1) continue;
       for (int r = 0; r < rows; r += kTileRows) {
         const Tile tile{first + r, min(kTileRows, rows - r), length - rows + r, first, length, s};
-        f(tile, kLengths - min(tile.blocks(), kLengths));
+        f(tile, kLengths - min(tile.blocks(kTileRows), kLengths));
       }
     }
   };
@@ -509,26 +545,33 @@ __global__ void __launch_bounds__(kListThreads)
 }
 
 /// Heads of packed qkv rows as (64 columns, rows, dh / 64, heads).
-CUtensorMap packed_map(const Libraries& libraries, const AttentionCall& a, int first_head, int heads) {
+CUtensorMap packed_map(const Libraries& libraries, const AttentionCall& a, int first_head, int heads,
+                       int box_rows) {
   const auto width = static_cast<uint64_t>(a.row_width()), dim = static_cast<uint64_t>(a.head_dim);
-  return libraries.tensor_map(static_cast<const bf*>(a.qkv) + int64_t{first_head} * a.head_dim,
-                              {64, static_cast<uint64_t>(a.T), dim / 64, static_cast<uint64_t>(heads)},
-                              {width * 2, 128, dim * 2},
-                              {64, kTileRows, static_cast<uint32_t>(a.head_dim / 64), 1});
+  return libraries.tensor_map(
+      static_cast<const bf*>(a.qkv) + int64_t{first_head} * a.head_dim,
+      {64, static_cast<uint64_t>(a.T), dim / 64, static_cast<uint64_t>(heads)}, {width * 2, 128, dim * 2},
+      {64, static_cast<uint32_t>(box_rows), static_cast<uint32_t>(a.head_dim / 64), 1});
 }
 
 template <int D>
-void run(const Libraries& libraries, const PrefillArguments& args, int most_tiles) {
+void run(const Libraries& libraries, PrefillArguments args, int most_tiles) {
+  using SM = Smem<D>;
   const AttentionCall& a = args.a;
   const int box = rows_per_copy(a.paged ? a.pages.page_tokens : 64);
-  const CUtensorMap q = packed_map(libraries, a, 0, a.q_heads);
-  const CUtensorMap k =
-      a.paged ? page_map(libraries, a.pages.keys, a, box) : packed_map(libraries, a, a.q_heads, a.kv_heads);
-  const CUtensorMap v = a.paged ? page_map(libraries, a.pages.values, a, box)
-                                : packed_map(libraries, a, a.q_heads + a.kv_heads, a.kv_heads);
-  allow_shared_memory(prefill_kernel<D>, Smem<D>::kBytes);
-  launch(libraries.lane(), prefill_kernel<D>, std::min(libraries.multiprocessors(), most_tiles * a.q_heads),
-         kThreads, Smem<D>::kBytes, q, k, v, args);
+  const auto keys = [&](const void* pages, int first_head) {
+    return a.paged ? page_map(libraries, pages, a, box)
+                   : packed_map(libraries, a, first_head, a.kv_heads, SM::kKeys);
+  };
+  const CUtensorMap q = packed_map(libraries, a, 0, a.q_heads, SM::kQBox), k = keys(a.pages.keys, a.q_heads),
+                    v = keys(a.pages.values, a.q_heads + a.kv_heads);
+  int blocks = std::min(libraries.multiprocessors(), most_tiles * a.q_heads);
+  if constexpr (SM::kParkInGlobal) {  // in the workspace of the lane, which nobody else uses meanwhile
+    args.park = static_cast<float*>(libraries.workspace());
+    blocks = std::min(blocks, static_cast<int>(Libraries::kWorkspaceBytes / (kTileRows * D * 4)));
+  }
+  allow_shared_memory(prefill_kernel<D>, SM::kBytes);
+  launch(libraries.lane(), prefill_kernel<D>, blocks, kThreads, SM::kBytes, q, k, v, args);
 }
 
 }  // namespace
@@ -540,10 +583,13 @@ void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows) 
   auto* tiles = static_cast<Tile*>(ctx.scratch.allocate(most_tiles * int64_t{sizeof(Tile)}));
   auto* list = static_cast<TileList*>(ctx.scratch.allocate(sizeof(TileList)));
   launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, skip_single_rows);
-  if (a.head_dim == 128)
-    run<128>(libraries_of(ctx), {a, tiles, list}, most_tiles);
+  const PrefillArguments args{a, tiles, list, nullptr};
+  if (a.head_dim == 256)
+    run<256>(libraries_of(ctx), args, most_tiles);
+  else if (a.head_dim == 128)
+    run<128>(libraries_of(ctx), args, most_tiles);
   else
-    run<64>(libraries_of(ctx), {a, tiles, list}, most_tiles);
+    run<64>(libraries_of(ctx), args, most_tiles);
 }
 
 }  // namespace temper::cuda

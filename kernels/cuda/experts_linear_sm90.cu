@@ -9,8 +9,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/device/wgmma_wide.cuh"
-#include "kernels/cuda/experts_linear.h"
+#include "kernels/cuda/experts_tiles.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace temper::cuda {
@@ -19,127 +18,8 @@ namespace {
 using bf = __nv_bfloat16;
 namespace cn = canonical;
 
-constexpr int kMostExperts = 1024;
-constexpr int kBand =
-    16;  // row tiles that go through all columns together: what they read stays in the L2 cache
-
-struct Arguments {
-  void* y;
-  const int32_t* offsets;
-  int experts;
-  int M, N, K;  // M: outputs of a weight gradient; K: steps of the sum of the others
-  int column_tiles;
-  int row_tiles;  // of an expert's weight gradient
-  bool add;
-};
-
-/// A kind of product with its tiles: warpgroups that multiply, columns, stages of the ring and steps of each;
-/// do outputs wait in shared memory?
-template <ProductKind kKindOf, int kConsumersOf, int kColumnsOf, int kStagesOf, int kDepthOf, bool kWaitsOf>
-struct Form {
-  static constexpr ProductKind kKind = kKindOf;
-  static constexpr bool kSumsRows = kKind == ProductKind::weight_gradient;
-  static constexpr bool kFewRows = kConsumersOf == 1;
-  static constexpr bool kWaits = kWaitsOf;
-  static constexpr int kConsumers = kConsumersOf, kColumns = kColumnsOf, kStages = kStagesOf;
-  static constexpr int kRows = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
-  static constexpr int kDepth = kDepthOf, kSteps = kDepth / 16;
-  static constexpr int kChunk = kDepth * 128;  // bytes of a stage's rows of 64 elements
-  static constexpr int kLeft = kConsumers * kChunk, kStage = kLeft + kColumns / 64 * kChunk;
-  static constexpr int kPitch = kColumns * 2 + 16;  // of outputs that wait: eight rows hit all banks
-  static constexpr int kShared = kStages * kStage + (kWaits ? kRows * kPitch : 0) + 1024;
-};
-
-struct Tile {
-  int expert;
-  int row, rows;  // first row of x or dy, rows of the expert from there on
-  int m, n;       // first output; m is one of a weight gradient
-};
-
-/// The experts' rows, and the tiles before each of them, in shared memory.
-struct Experts {
-  int offsets[kMostExperts + 1], tiles[kMostExperts + 1];
-
-  /// By all threads.
-  TEMPER_DEVICE void load(const Arguments& p, int tile_rows) {
-    for (int e = threadIdx.x; e <= p.experts; e += blockDim.x) offsets[e] = p.offsets[e];
-    __syncthreads();
-    if (threadIdx.x >= 32) return;
-    const int lane = threadIdx.x;
-    int before = 0;
-    for (int first = 0; first < p.experts; first += 32) {
-      const int e = first + lane;
-      const int own = e < p.experts ? (offsets[e + 1] - offsets[e] + tile_rows - 1) / tile_rows : 0;
-      int sum = own;
-#pragma unroll
-      for (int w = 1; w < 32; w *= 2) {
-        const int other = __shfl_up_sync(~0u, sum, w);
-        if (lane >= w) sum += other;
-      }
-      if (e < p.experts) tiles[e] = before + sum - own;
-      before += __shfl_sync(~0u, sum, 31);
-    }
-    if (lane == 0) tiles[p.experts] = before;
-  }
-  TEMPER_DEVICE int expert_of(int tile, int experts) const {
-    int low = 0, high = experts;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      if (tiles[middle] <= tile)
-        low = middle;
-      else
-        high = middle;
-    }
-    return low;
-  }
-};
-
-/// Tiles in the order in which blocks of threads take them.
-template <class F>
-struct Order {
-  const Arguments& p;
-  const Experts& experts;
-
-  TEMPER_DEVICE int count() const {
-    return F::kSumsRows ? p.experts * p.row_tiles * p.column_tiles
-                        : experts.tiles[p.experts] * p.column_tiles;
-  }
-  TEMPER_DEVICE Tile tile(int t) const {
-    if constexpr (F::kSumsRows) {
-      const int each = p.row_tiles * p.column_tiles, e = t / each, at = t % each;
-      const int row = experts.offsets[e];
-      return {e, row, experts.offsets[e + 1] - row, at % p.row_tiles * F::kRows,
-              at / p.row_tiles * F::kColumns};
-    } else {
-      const int e = experts.expert_of(t / p.column_tiles, p.experts);
-      const int row_tiles = experts.tiles[e + 1] - experts.tiles[e];
-      int at = t - experts.tiles[e] * p.column_tiles;
-      const int band = at / (kBand * p.column_tiles), rows = min(kBand, row_tiles - band * kBand);
-      at -= band * kBand * p.column_tiles;
-      const int row = (band * kBand + at % rows) * F::kRows + experts.offsets[e];
-      return {e, row, experts.offsets[e + 1] - row, 0, at / rows * F::kColumns};
-    }
-  }
-  /// Stages of a tile; the last one of a weight gradient may have fewer steps.
-  TEMPER_DEVICE int stages(const Tile& tile) const {
-    return F::kSumsRows ? (tile.rows + F::kDepth - 1) / F::kDepth : p.K / F::kDepth;
-  }
-};
-
-/// Position in the ring; `phase` flips at every round.
-template <int kStages>
-struct Ring {
-  int stage = 0, phase;
-  TEMPER_DEVICE void next() {
-    if (++stage == kStages) stage = 0, phase ^= 1;
-  }
-};
-
-/// Barriers of the stages, and of the stage whose rows past the end of the expert are cleared.
-template <int kStages>
-struct Bars {
-  uint64_t full[kStages], empty[kStages], tail;
-};
+using expert_tiles::Arguments, expert_tiles::Bars, expert_tiles::Experts, expert_tiles::Form, expert_tiles::Order,
+    expert_tiles::Ring, expert_tiles::Team, expert_tiles::Tile, expert_tiles::kMostExperts;
 
 struct Maps {
   CUtensorMap left, few, right;  // `few`: 8 rows of left
@@ -180,12 +60,33 @@ struct Producer {
             "r"(0)
             : "memory");
   }
+  /// Into the L2 cache: a stage of the tile after this one, what other blocks of threads read too once.
+  TEMPER_DEVICE void prefetch(const Tile& tile, int k) const {
+    if ((tile.row - order.experts.offsets[tile.expert]) % (expert_tiles::kBand * F::kRows) == 0) {
+      if constexpr (F::kKind == ProductKind::forward)
+        expert_tiles::prefetch_3d(&maps.right, 0, tile.expert * p.N + tile.n, k);
+      else
+        expert_tiles::prefetch_3d(&maps.right, 0, tile.expert * p.K + k * F::kDepth, tile.n / 64);
+    }
+    if (tile.n == 0) expert_tiles::prefetch_3d(&maps.left, 0, tile.row, k);
+  }
+  /// Into the L2 cache: a stage's share of the outputs that the sums are added to.
+  TEMPER_DEVICE void prefetch_outputs(const Tile& tile, int k, int stages) const {
+    const int end = min((k + 1) * F::kRows / stages, p.M - tile.m);
+    const float* const from = static_cast<const float*>(p.y) + int64_t{tile.expert} * p.M * p.N + tile.n;
+    for (int r = k * F::kRows / stages + lane; r < end; r += 32)
+      expert_tiles::prefetch_bytes(from + int64_t{tile.m + r} * p.N, min(F::kColumns, p.N - tile.n) * 4);
+  }
   TEMPER_DEVICE void run() {
     Ring<F::kStages> at{0, 1};  // the first round passes at once
     const int count = order.count();
+    if constexpr (F::kBlocks == 2 && F::kTeam == Team::apart)
+      if (2 * blockIdx.x >= gridDim.x) __nanosleep(3000);
     for (int t = blockIdx.x; t < count; t += gridDim.x) {
       const Tile tile = order.tile(t);
       const int stages = order.stages(tile);
+      const bool more = F::kAhead && !F::kSumsRows && t + static_cast<int>(gridDim.x) < count;
+      const Tile ahead = more ? order.tile(t + gridDim.x) : tile;
       for (int k = 0; k < stages; ++k, at.next()) {
         const int rows = tile.rows - k * F::kDepth;
         const bool cut = F::kSumsRows && rows < F::kDepth;
@@ -193,7 +94,14 @@ struct Producer {
         if (lane == 0) {
           mbar_wait(empty + at.stage * 8, at.phase);
           load(tile, k, to, cut ? tail : bar);
+          if constexpr (F::kAhead && !F::kSumsRows)
+            if (more) prefetch(ahead, k);
         }
+        if constexpr (F::kAhead && F::kSumsRows)
+          if (p.add) {
+            __syncwarp();
+            prefetch_outputs(tile, k, stages);
+          }
         if (!cut) continue;
         mbar_wait(tail, tails++ & 1);
         clear(to, rows);
@@ -209,78 +117,93 @@ template <class F>
 struct Consumer {
   const Arguments& p;
   Order<F> order;
-  uint32_t ring, full, empty;
+  uint32_t ring, full, empty, turns;
   int group, warp, lane;
   Ring<F::kStages> at{0, 0};
   char* to = nullptr;  // where this lane's row of outputs that wait goes
   int bytes = 0;       // of it that were not sent
 
-  TEMPER_DEVICE void wait() const {
-    if (lane == 0) mbar_wait(full + at.stage * 8, at.phase);
+  using Sums = float[F::kTall][F::kColumns / 2];
+
+  TEMPER_DEVICE void wait() const { wait(full + at.stage * 8, at.phase); }
+  TEMPER_DEVICE void wait(uint32_t bar, int phase) const {
+    if (lane == 0) mbar_wait(bar, phase);
     __syncwarp();
   }
   TEMPER_DEVICE void release(int stage) const {
     if (lane == 0) mbar_arrive(empty + stage * 8);
   }
   TEMPER_DEVICE uint64_t left() const {
-    return smem_descriptor(ring + at.stage * F::kStage + group * F::kChunk, F::kSumsRows ? F::kChunk : 16,
-                           1024);
+    return smem_descriptor(ring + at.stage * F::kStage + (F::kInTurn ? 0 : group * F::kChunk),
+                           F::kSumsRows ? F::kChunk : 16, 1024);
   }
   TEMPER_DEVICE uint64_t right() const {
     return smem_descriptor(ring + at.stage * F::kStage + F::kLeft,
                            F::kKind == ProductKind::forward ? 16 : F::kChunk, 1024);
   }
   /// Step kk of 16 in a stage: 32 bytes along a row, or 16 rows.
-  TEMPER_DEVICE static void step(float (&sum)[F::kColumns / 2], uint64_t a, uint64_t b, int kk, int keep) {
-    if constexpr (F::kKind == ProductKind::forward)
-      wgmma_ss(sum, a + 2 * kk, b + 2 * kk, keep);
-    else if constexpr (F::kSumsRows)
-      wgmma_tn(sum, a + 128 * kk, b + 128 * kk, keep);
-    else
-      wgmma_ss_turned(sum, a + 2 * kk, b + 128 * kk, keep);
+  TEMPER_DEVICE static void step(Sums& sums, uint64_t a, uint64_t b, int kk, int keep) {
+#pragma unroll
+    for (int i = 0; i < F::kTall; ++i) {
+      const uint64_t own = a + i * (F::kChunk / 16);
+      if constexpr (F::kKind == ProductKind::forward)
+        wgmma_ss(sums[i], own + 2 * kk, b + 2 * kk, keep);
+      else if constexpr (F::kSumsRows)
+        wgmma_tn(sums[i], own + 128 * kk, b + 128 * kk, keep);
+      else
+        wgmma_ss_turned(sums[i], own + 2 * kk, b + 128 * kk, keep);
+    }
+  }
+  /// The other warpgroup's turn.
+  TEMPER_DEVICE void pass() const {
+    if constexpr (F::kInTurn)
+      if (lane == 0) mbar_arrive(turns + (group ^ 1) * 8);
+  }
+  TEMPER_DEVICE void finish(Sums& sums, int previous) const {
+    wg_wait<0>();
+#pragma unroll
+    for (int i = 0; i < F::kTall; ++i) pin(sums[i]);
+    pass();
+    if (previous >= 0) release(previous);
   }
 
   /// Stages with all of their steps. The stage before is free once the first step of the next is all that is
   /// under way.
-  TEMPER_DEVICE void multiply(float (&sum)[F::kColumns / 2], int stages) {
+  TEMPER_DEVICE void multiply(Sums& sums, int stages) {
     int previous = -1;
     for (int k = 0; k < stages; ++k, at.next()) {
       wait();
       const uint64_t a = left(), b = right();
       wg_fence();
-      step(sum, a, b, 0, k > 0);
+      step(sums, a, b, 0, k > 0);
       wg_commit();
       wg_wait<1>();
       if (previous >= 0) release(previous);
 #pragma unroll
-      for (int kk = 1; kk < F::kSteps; ++kk) step(sum, a, b, kk, 1);
+      for (int kk = 1; kk < F::kSteps; ++kk) step(sums, a, b, kk, 1);
       wg_commit();
       if constexpr (F::kWaits) send(2 * k, 2 * k + 2);
       previous = at.stage;
     }
-    wg_wait<0>();
-    pin(sum);
-    release(previous);
+    finish(sums, previous);
   }
   /// The same where the last stage may have fewer: one at a time, as the compiler takes branches between them
   /// for a reason to wait for each.
-  TEMPER_DEVICE void multiply_steps(float (&sum)[F::kColumns / 2], int steps) {
+  TEMPER_DEVICE void multiply_steps(Sums& sums, int steps) {
     int previous = -1;
     for (int k = 0; k < steps; ++k) {
       const int kk = k % F::kSteps;
       if (kk == 0) wait();
       const uint64_t a = left(), b = right();
       wg_fence();
-      step(sum, a, b, kk, k > 0);
+      step(sums, a, b, kk, k > 0);
       wg_commit();
       wg_wait<1>();
       if (kk == 0 && previous >= 0) release(previous);
       previous = at.stage;
       if (kk == F::kSteps - 1) at.next();
     }
-    wg_wait<0>();
-    pin(sum);
-    release(previous);
+    finish(sums, previous);
     if (steps % F::kSteps != 0) at.next();
   }
   TEMPER_DEVICE void skip(int stages) {
@@ -355,9 +278,53 @@ struct Consumer {
                 y = __shfl_xor_sync(~0u, odd ? first[1] : second[1], 1);
     return odd ? make_float4(x, y, second[0], second[1]) : make_float4(first[0], first[1], x, y);
   }
+  /// fp32, 16 bytes a lane: rows of 128 bytes. The upper half of a warp changes rows with the lower.
+  TEMPER_DEVICE void store_lines(const float (&sum)[F::kColumns / 2], const Tile& tile, int first) const {
+    const bool high = lane & 16;
+    float* const to = static_cast<float*>(p.y) +
+                      (int64_t{tile.expert} * p.M + first + warp * 16 + (lane >> 2 & 3)) * p.N;
+    const int n0 = tile.n + ((lane & 1) + (high ? 2 : 0)) * 8 + (lane & 2) * 2;
+    constexpr int kAtOnce = F::kBlocks == 2 ? 1 : 2;  // lines of a row whose old values are read at once
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int j = 0; j < F::kColumns / 8; j += 4 * kAtOnce) {
+        float4 held[kAtOnce][2];
+        const auto at = [&](int k, int i) {
+          const int n = n0 + (j + 4 * k) * 8;
+          return n < p.N ? reinterpret_cast<float4*>(to + (8 * half + 4 * i) * int64_t{p.N} + n) : nullptr;
+        };
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k)
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            if (const float4* from = at(k, i); p.add && from != nullptr) held[k][i] = __ldcs(from);
+#pragma unroll
+        for (int k = 0; k < kAtOnce; ++k) {
+          const float* const f = sum + 4 * (j + 4 * k) + 2 * half;
+          const float4 a = four(f, f + 4), b = four(f + 8, f + 12), other = swap_halves(pick(high, a, b));
+          const float4 values[2]{pick(high, other, a), pick(high, b, other)};
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            float4 v = values[i];
+            if (p.add)
+              v = make_float4(__fadd_rn(v.x, held[k][i].x), __fadd_rn(v.y, held[k][i].y),
+                              __fadd_rn(v.z, held[k][i].z), __fadd_rn(v.w, held[k][i].w));
+            if (float4* out = at(k, i); out != nullptr) __stcs(out, v);
+          }
+        }
+      }
+  }
+  TEMPER_DEVICE static float4 pick(bool first, const float4& a, const float4& b) {
+    return make_float4(first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w);
+  }
+  TEMPER_DEVICE static float4 swap_halves(const float4& v) {
+    return make_float4(__shfl_xor_sync(~0u, v.x, 16), __shfl_xor_sync(~0u, v.y, 16),
+                       __shfl_xor_sync(~0u, v.z, 16), __shfl_xor_sync(~0u, v.w, 16));
+  }
   /// fp32, 16 bytes a lane.
-  TEMPER_DEVICE void store_block(const float (&sum)[F::kColumns / 2], const Tile& tile) const {
-    const int m = tile.m + group * 64 + warp * 16 + (lane >> 2);
+  TEMPER_DEVICE void store_block(const float (&sum)[F::kColumns / 2], const Tile& tile, int first) const {
+    const int m = first + warp * 16 + (lane >> 2);
     float* const to = static_cast<float*>(p.y) + (int64_t{tile.expert} * p.M + m) * p.N;
     constexpr int kAhead = 4;  // pairs of groups whose old values are read at once
 #pragma unroll
@@ -385,41 +352,80 @@ struct Consumer {
   }
 
   /// What an expert without rows writes first.
-  TEMPER_DEVICE void store_zeros(const Tile& tile) const {
-    float* const to = static_cast<float*>(p.y) + (int64_t{tile.expert} * p.M + tile.m + group * 64) * p.N;
+  TEMPER_DEVICE void store_zeros(const Tile& tile, int first) const {
+    float* const to = static_cast<float*>(p.y) + (int64_t{tile.expert} * p.M + first) * p.N;
     for (int i = threadIdx.x & 127; i < 64 * F::kColumns / 4; i += 128)
       if (const int n = tile.n + i % (F::kColumns / 4) * 4; n < p.N)
         *reinterpret_cast<float4*>(to + i / (F::kColumns / 4) * int64_t{p.N} + n) = make_float4(0, 0, 0, 0);
   }
 
-  TEMPER_DEVICE void work(float (&sum)[F::kColumns / 2], const Tile& tile) {
+  TEMPER_DEVICE void store_sums(const Sums& sums, const Tile& tile) const {
+#pragma unroll
+    for (int i = 0; i < F::kTall; ++i) {
+      const int first = tile.m + 64 * (F::kInTurn ? i : group);
+      if (first >= p.M) continue;
+      if (tile.rows > 0) {
+        if constexpr (F::kLines)
+          store_lines(sums[i], tile, first);
+        else
+          store_block(sums[i], tile, first);
+      } else if (!p.add) {
+        store_zeros(tile, first);
+      }
+    }
+  }
+  TEMPER_DEVICE void work(Sums& sums, const Tile& tile) {
     const int stages = order.stages(tile), begin = group * 64;
     if (F::kSumsRows ? tile.m + begin >= p.M : begin >= tile.rows) return skip(stages);
     if constexpr (F::kSumsRows) {
-      if (tile.rows == 0) {
-        if (!p.add) store_zeros(tile);
-        return;
+      if (F::kTeam == Team::apart && F::kBlocks == 1 && group == 1 && stages > F::kBehind) {
+        Ring<F::kStages> later = at;
+        later.skip(F::kBehind);
+        wait(full + later.stage * 8, later.phase);
       }
-      multiply_steps(sum, (tile.rows + 15) / 16);
-      store_block(sum, tile);
+      if (tile.rows > 0) multiply_steps(sums, (tile.rows + 15) / 16);
+      store_sums(sums, tile);
     } else {
-      multiply(sum, stages);
+      multiply(sums, stages);
       if constexpr (F::kWaits)
-        keep_rows(sum, tile);
+        keep_rows(sums[0], tile);
       else
-        store_rows(sum, tile);
+        store_rows(sums[0], tile);
+    }
+  }
+  /// The turn-th of the tiles of this warpgroup.
+  TEMPER_DEVICE void work_in_turn(Sums& sums, const Tile& tile, int turn) {
+    wait(turns + group * 8, (turn + group + 1) & 1);
+    if (tile.rows > 0)
+      multiply_steps(sums, (tile.rows + 15) / 16);
+    else
+      pass();
+    store_sums(sums, tile);
+  }
+  TEMPER_DEVICE void run_in_turn() {
+    const int count = order.count(), step = gridDim.x;
+    Sums sums;
+    int t = blockIdx.x;
+    if (group == 1 && t < count) {
+      at.skip(order.stages(order.tile(t)));
+      t += step;
+    }
+    for (int turn = 0; t < count; t += 2 * step, ++turn) {
+      work_in_turn(sums, order.tile(t), turn);
+      if (t + step < count) at.skip(order.stages(order.tile(t + step)));
     }
   }
   /// The next tile is known before the work on one begins: nothing waits for it.
   TEMPER_DEVICE void run() {
+    if constexpr (F::kInTurn) return run_in_turn();
     const int count = order.count(), first = blockIdx.x, step = gridDim.x;
     if (first >= count) return;
-    float sum[F::kColumns / 2];
+    Sums sums;
     Tile next = order.tile(first);
     for (int t = first; t < count; t += step) {
       const Tile tile = next;
       if (t + step < count) next = order.tile(t + step);
-      work(sum, tile);
+      work(sums, tile);
     }
     if constexpr (F::kWaits) {
       send(0, 16);
@@ -432,32 +438,33 @@ struct Consumer {
 constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 
 template <class F>
-__global__ void __launch_bounds__(F::kThreads, 1)
+__global__ void __launch_bounds__(F::kThreads, F::kBlocks)
     expert_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Arguments p) {
   begin_kernel();
   extern __shared__ uint8_t raw[];
   __shared__ __align__(8) Bars<F::kStages> bars;
   __shared__ Experts experts;
-  const int group = threadIdx.x >> 7, warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
+  const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
   const uint32_t ring = (smem_u32(raw) + 1023) & ~1023u, full = smem_u32(bars.full),
-                 empty = smem_u32(bars.empty), tail = smem_u32(&bars.tail);
+                 empty = smem_u32(bars.empty), tail = smem_u32(&bars.tail), turns = smem_u32(bars.turns);
   if (threadIdx.x == 0) {
     for (int i = 0; i < F::kStages; ++i) {
       mbar_init(full + 8 * i, 1);
-      mbar_init(empty + 8 * i, 4 * F::kConsumers);
+      mbar_init(empty + 8 * i, F::kInTurn ? 4 : 4 * F::kConsumers);
     }
     mbar_init(tail, 1);
+    for (int i = 0; i < 2; ++i) mbar_init(turns + 8 * i, 4);
     fence_barrier_init();
   }
   experts.load(p, F::kRows);
   __syncthreads();
   const Order<F> order{p, experts};
   if (group == F::kConsumers) {
-    if constexpr (!F::kFewRows) reg_dec<kProducerRegisters>();
+    if constexpr (F::kMovesRegisters) reg_dec<kProducerRegisters>();
     if (warp == 0) Producer<F>{p, maps, order, ring, full, empty, tail, lane}.run();
   } else {
-    if constexpr (!F::kFewRows) reg_inc<kConsumerRegisters>();
-    Consumer<F>{p, order, ring, full, empty, group, warp, lane}.run();
+    if constexpr (F::kMovesRegisters) reg_inc<kConsumerRegisters>();
+    Consumer<F>{p, order, ring, full, empty, turns, group, warp, lane}.run();
   }
 }
 
@@ -475,7 +482,7 @@ template <class F>
 Maps maps_of(const Libraries& libraries, const ExpertProduct& e) {
   const Product& p = e.all;
   if constexpr (F::kSumsRows) {
-    const CUtensorMap dy = chunk_map(libraries, p.x, p.K, p.M, F::kDepth, F::kConsumers);
+    const CUtensorMap dy = chunk_map(libraries, p.x, p.K, p.M, F::kDepth, F::kRows / 64);
     return {dy, dy, chunk_map(libraries, p.w, p.K, p.N, F::kDepth, F::kColumns / 64)};
   } else {
     const CUtensorMap w = F::kKind == ProductKind::forward
@@ -496,8 +503,26 @@ void run(const Libraries& libraries, const ExpertProduct& e) {
       p.y,     e.offsets, e.experts, static_cast<int>(p.M), static_cast<int>(p.N), static_cast<int>(p.K),
       columns, row_tiles, p.add};
   allow_shared_memory(expert_kernel<F>, F::kShared);
-  launch(libraries.lane(), expert_kernel<F>, std::min(tiles, libraries.multiprocessors()), F::kThreads,
+  launch(libraries.lane(), expert_kernel<F>, std::min(tiles, F::kBlocks * libraries.multiprocessors()), F::kThreads,
          F::kShared, maps_of<F>(libraries, e), arguments);
+}
+
+void run_weight_gradient(const Libraries& libraries, const ExpertProduct& e, int form) {
+  constexpr auto kind = ProductKind::weight_gradient;
+  switch (form) {
+    case 0:
+      return run<Form<kind, 2, 256, 8, 32, Team::together, 1, false, false>>(libraries, e);
+    case 1:
+      return run<Form<kind, 2, 256, 8, 32>>(libraries, e);
+    case 2:
+      return run<Form<kind, 2, 256, 9, 32, Team::apart>>(libraries, e);
+    case 3:
+      return run<Form<kind, 2, 128, 6, 32, Team::together, 2>>(libraries, e);
+    case 4:
+      return run<Form<kind, 2, 128, 6, 32, Team::apart, 2>>(libraries, e);
+    default:
+      return run<Form<kind, 2, 128, 6, 64, Team::in_turn>>(libraries, e);
+  }
 }
 
 }  // namespace
@@ -520,15 +545,18 @@ bool is_wgmma_expert_product(const ExpertProduct& e) {
   return false;
 }
 
-void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& e, bool few_rows) {
+void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& e, bool few_rows, int form) {
+  constexpr auto forward = ProductKind::forward, input = ProductKind::input_gradient;
   switch (e.all.kind) {
-    case ProductKind::forward:
-      if (few_rows) return run<Form<ProductKind::forward, 1, 128, 8, 64, false>>(libraries, e);
-      return run<Form<ProductKind::forward, 2, 256, 3, 64, true>>(libraries, e);
-    case ProductKind::input_gradient:
-      return run<Form<ProductKind::input_gradient, 2, 256, 3, 64, true>>(libraries, e);
+    case forward:
+      if (few_rows) return run<Form<forward, 1, 128, 8, 64>>(libraries, e);
+      if (form == 0) return run<Form<forward, 2, 256, 3, 64, Team::together, 1, false>>(libraries, e);
+      return run<Form<forward, 2, 256, 3, 64>>(libraries, e);
+    case input:
+      if (form == 0) return run<Form<input, 2, 256, 3, 64, Team::together, 1, false>>(libraries, e);
+      return run<Form<input, 2, 256, 3, 64>>(libraries, e);
     case ProductKind::weight_gradient:
-      return run<Form<ProductKind::weight_gradient, 2, 256, 8, 32, false>>(libraries, e);
+      return run_weight_gradient(libraries, e, form);
   }
 }
 

@@ -48,11 +48,13 @@ void sort_by_expert(Ctx& ctx, Tensor offsets, Tensor, Tensor, CTensor ids) {
 void attention_varlen_backward(Ctx& ctx, Tensor, CTensor, CTensor qkv, CTensor, CTensor, CTensor cu_seqlens,
                                AttentionShape shape, double) {
   ArenaScope scope(ctx.scratch);
-  if (cuda::has_tensor_core_kernel(qkv.dtype, shape.head_dim))
-    cuda::attention_backward_one_pass_scratch(ctx.scratch, qkv.dim(0), cu_seqlens.dim(0) - 1, shape.q_heads,
-                                              shape.head_dim);
+  const int64_t rows = qkv.dim(0), sequences = cu_seqlens.dim(0) - 1;
+  if (!cuda::has_tensor_core_kernel(qkv.dtype, shape.head_dim))
+    cuda::attention_backward_plain_scratch(ctx.scratch, rows, shape.q_heads);
+  else if (shape.head_dim == 256)
+    cuda::attention_backward_two_kernels_scratch(ctx.scratch, rows, sequences, shape.q_heads);
   else
-    cuda::attention_backward_plain_scratch(ctx.scratch, qkv.dim(0), shape.q_heads);
+    cuda::attention_backward_one_pass_scratch(ctx.scratch, rows, sequences, shape.q_heads, shape.head_dim);
 }
 
 void attention_paged(Ctx& ctx, Tensor, CTensor qkv, PagedKv kv, int64_t, CTensor cu_seqlens,

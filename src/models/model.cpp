@@ -4,6 +4,7 @@
 #include "src/nn/rope_table.h"
 #include "src/ops/attention.h"
 #include "src/ops/embedding.h"
+#include "src/ops/hybrid/delta.h"
 
 namespace temper {
 
@@ -22,23 +23,22 @@ UnitSet units_of(const LayerRanges& parts, int64_t num_layers) {
 }
 
 std::string shape_defect(const ModelConfig& c, Device device) {
-  if (c.is_hybrid && like_gpu(device))
-    return fmt::format("models of the family {} run on the CPU only: their layers have no GPU kernels yet",
-                       c.family);
-  const int64_t step = head_dim_step(device);
-  if (c.head_dim % step == 0 && c.head_dim <= kMaxHeadDim) return "";
-  return fmt::format("head_dim is {}; attention{} takes multiples of {} up to {}", c.head_dim,
-                     like_gpu(device) ? " on a GPU" : "", step, kMaxHeadDim);
+  const int64_t step = head_dim_step(device), widest = std::max(c.delta.key_dim, c.delta.value_dim);
+  if (c.head_dim % step != 0 || c.head_dim > kMaxHeadDim)
+    return fmt::format("head_dim is {}; attention{} takes multiples of {} up to {}", c.head_dim,
+                       like_gpu(device) ? " on a GPU" : "", step, kMaxHeadDim);
+  if (!c.delta.layers.empty() && like_gpu(device) && widest > kMaxDeltaHeadDim)
+    return fmt::format("heads of gated delta nets have {} elements; on a GPU they have at most {}", widest,
+                       kMaxDeltaHeadDim);
+  return "";
 }
 
 void check_supported(const ModelConfig& c, const std::string& source, Device device) {
   const std::string defect = shape_defect(c, device);
   if (defect.empty()) return;
   const bool cpu_can = shape_defect(c, Device::cpu).empty();
-  const bool of_family = cpu_can && c.is_hybrid;
-  fail(Exit::data, {.what = of_family ? "this model family is not supported on a GPU"
-                                      : "this head dimension is not supported",
-                    .where = source + (of_family ? ", model_type" : ", head_dim"),
+  fail(Exit::data, {.what = "this head dimension is not supported",
+                    .where = source,
                     .why = defect,
                     .fix = cpu_can ? "run it on the CPU: --device cpu, in a config run.device = \"cpu\""
                                    : "use a model with another head_dim"});

@@ -1,6 +1,7 @@
 #include "src/rollout/decode_graph.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "src/models/layer_pass.h"
 
@@ -44,17 +45,21 @@ struct DecodeGraphs::Bucket {
   bool warm = false;  // ran once: workspaces and algorithms are there
   device::Graph graph;
 
-  // Inputs: SampleRow [rows], then i32 tokens, positions, lengths [rows], cu_seqlens [rows + 1], table [rows,
-  // pages].
+  // Inputs: SampleRow [rows], then i32 tokens, positions, lengths, tails, slots that are read, slots that are
+  // written [rows each], cu_seqlens [rows + 1], table [rows, pages].
   int64_t sample_bytes() const { return rows * int64_t{sizeof(SampleRow)}; }
-  int64_t num_numbers() const { return 4 * rows + 1 + rows * pages; }
+  int64_t num_numbers() const { return table_at() + rows * pages; }
   int64_t in_bytes() const { return sample_bytes() + num_numbers() * int64_t{sizeof(int32_t)}; }
   // Outputs: tokens, log-probs, ids of experts.
   int64_t drawn_bytes() const { return rows * int64_t{sizeof(int32_t) + sizeof(float)}; }
   int64_t out_bytes() const { return drawn_bytes() + num_ids * int64_t{sizeof(int32_t)}; }
   SampleRow* samples(char* block) const { return reinterpret_cast<SampleRow*>(block); }
   int32_t* numbers(char* block) const { return reinterpret_cast<int32_t*>(block + sample_bytes()); }
-  int64_t table_at() const { return 4 * rows + 1; }
+  int64_t ends_at() const { return 6 * rows; }
+  int64_t table_at() const { return ends_at() + rows + 1; }
+  CTensor list(const int32_t* numbers, int64_t number) const {
+    return view_of(numbers + number * rows, {rows});
+  }
 };
 
 bool DecodeGraphs::can_record(const Model& model) {
@@ -90,7 +95,9 @@ DecodeGraphs::Bucket& DecodeGraphs::bucket_for(std::span<const DecodeRow> rows, 
 void DecodeGraphs::fill(const Bucket& b, std::span<const DecodeRow> rows) const {
   SampleRow* samples = b.samples(b.host_in.get());
   int32_t *tokens = b.numbers(b.host_in.get()), *positions = tokens + b.rows, *lengths = positions + b.rows,
-          *ends = lengths + b.rows, *table = tokens + b.table_at();
+          *tails = lengths + b.rows, *from = tails + b.rows, *to = from + b.rows,
+          *ends = tokens + b.ends_at(), *table = tokens + b.table_at();
+  const HeldState nobody{.tail = cache_.states() ? cache_.states()->scratch_tail() : -1};
   std::fill(table, table + b.rows * b.pages, cache_.scratch_page());
   ends[0] = 0;
   for (int64_t i = 0; i < b.rows; ++i) {
@@ -100,6 +107,8 @@ void DecodeGraphs::fill(const Bucket& b, std::span<const DecodeRow> rows) const 
     tokens[i] = row.token;
     positions[i] = real ? row.position : 0;
     lengths[i] = positions[i] + 1;
+    const HeldState& state = real ? row.state : nobody;
+    tails[i] = state.tail, from[i] = state.from, to[i] = state.slot;
     ends[i + 1] = static_cast<int32_t>(i + 1);
     if (real) std::copy(row.pages.begin(), row.pages.end(), table + i * b.pages);
   }
@@ -110,16 +119,19 @@ void DecodeGraphs::submit(const Bucket& b) {
   Ctx c{.scratch = scratch_, .lane = lane_};
   device::copy_to_device(lane_, b.in, b.host_in.get(), b.in_bytes());
   const int32_t* at = b.numbers(b.in);
-  const PagedKv kv =
-      cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), view_of(at + 2 * b.rows, {b.rows}));
+  const PagedKv kv = cache_.view(view_of(at + b.table_at(), {b.rows, b.pages}), b.list(at, 2));
+  std::optional<DeltaPages> states;
+  if (cache_.states())
+    states = cache_.states()->view(b.list(at, 3), b.list(at, 4), b.list(at, 5), kv.lengths);
   RouterNotes notes;
   if (b.num_ids > 0)
     notes.chosen = make_tensor(b.out + b.drawn_bytes(), DType::i32,
                                {model_.config().num_layers, b.rows, routes_.chosen});
-  const Batch batch{.tokens = view_of(at, {b.rows}),
-                    .positions = view_of(at + b.rows, {b.rows}),
-                    .cu_seqlens = view_of(at + 3 * b.rows, {b.rows + 1}),
+  const Batch batch{.tokens = b.list(at, 0),
+                    .positions = b.list(at, 1),
+                    .cu_seqlens = view_of(at + b.ends_at(), {b.rows + 1}),
                     .kv = &kv,
+                    .states = states ? &*states : nullptr,
                     .routers = &notes};
   const Tensor hidden = forward_pass(c, model_, batch);
   const Sampled drawn{make_tensor(b.out, DType::i32, {b.rows}),

@@ -3,7 +3,7 @@
 // block per bucket, so that the launches of a bucket are recorded the second time and replayed from then on,
 // as long as the engine lives: weights may change in their place. A bucket is what the launches depend on:
 // rows and pages per sequence (rounded up), the ids that may be drawn, filters or none; all else is data.
-// Padding rows write to the cache's scratch page. Neither bucket nor replay shows in a bit.
+// Padding rows write to the cache's scratch page and tail. Neither bucket nor replay shows in a bit.
 
 #include <map>
 #include <memory>
@@ -17,10 +17,12 @@
 
 namespace temper {
 
-/// The last token of a sequence, where it stands, the pages of the sequence, and how its successor is drawn.
+/// The last token of a sequence, where it stands, what the cache has of the sequence, and how its successor
+/// is drawn.
 struct DecodeRow {
   int32_t token = 0, position = 0;
   std::span<const int32_t> pages;
+  HeldState state = {};
   SampleRow sample;
 };
 

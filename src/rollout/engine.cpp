@@ -124,7 +124,7 @@ void Generation::replay(Ctx& c, std::span<const ScheduledRows> rows) {
   for (const ScheduledRows& part : rows) {
     Sequence& s = *part.sequence;
     targets.push_back({static_cast<int32_t>(batch.size()), &s});
-    batch.push_back({s.tokens.back(), static_cast<int32_t>(s.cached), s.pages, sampler_.row(s)});
+    batch.push_back({s.tokens.back(), static_cast<int32_t>(s.cached), s.pages, s.state, sampler_.row(s)});
   }
   const DrawnTokens drawn = engine_.graphs_->run(c, batch, options_.num_sampleable);
   if (const RouteShape& shape = engine_.routes_; shape.layers > 0)

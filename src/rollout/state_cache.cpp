@@ -38,21 +38,22 @@ StateShape::StateShape(const ModelConfig& config, const LayerRanges& parts, DTyp
       taps(config.delta.taps),
       storage(type) {}
 
-int64_t StateShape::sequence_bytes() const {
+int64_t StateShape::tail_bytes() const {
   const int64_t rows = window_size() + kDeltaChunk * (heads.key_width() + heads.value_width()),
-                wide = kDeltaChunk * heads.value_heads + slot_size();
-  return layers * (rows * dtype_size(storage) + wide * dtype_size(accumulate_dtype(storage)));
+                decays = kDeltaChunk * heads.value_heads;
+  return layers * (rows * dtype_size(storage) + decays * dtype_size(accumulate_dtype(storage)));
 }
 
 StateCache::StateCache(const StateShape& shape, int64_t sequences, bool poison, Lane& lane)
     : lane_(lane), poison_(poison), memory_(lane.device(), MemoryUse::cache) {
   const DeltaShape& heads = shape.heads;
   const DType type = shape.storage, wide = accumulate_dtype(type);
-  const int64_t layers = shape.layers;
-  windows_ = memory_.make({layers, sequences, shape.window_size()}, type);
-  keys_ = memory_.make({layers, sequences, kDeltaChunk * heads.key_width()}, type);
-  writes_ = memory_.make({layers, sequences, kDeltaChunk * heads.value_width()}, type);
-  decays_ = memory_.make({layers, sequences, kDeltaChunk * heads.value_heads}, wide);
+  const int64_t layers = shape.layers,
+                tails = sequences + (like_gpu(lane.device()) ? 1 : 0);  // and the scratch tail
+  windows_ = memory_.make({layers, tails, shape.window_size()}, type);
+  keys_ = memory_.make({layers, tails, kDeltaChunk * heads.key_width()}, type);
+  writes_ = memory_.make({layers, tails, kDeltaChunk * heads.value_width()}, type);
+  decays_ = memory_.make({layers, tails, kDeltaChunk * heads.value_heads}, wide);
   states_ = memory_.make({layers, sequences, shape.slot_size()}, wide);
   references_.assign(static_cast<size_t>(sequences), 0);
   for (int64_t i = sequences; i-- > 0;) {

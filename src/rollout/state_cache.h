@@ -28,7 +28,9 @@ struct StateShape {
   int64_t window_size() const { return (taps - 1) * heads.qkv_width(); }
   int64_t slot_size() const { return heads.value_width() * heads.key_dim; }
   /// A tail and a slot.
-  int64_t sequence_bytes() const;
+  int64_t sequence_bytes() const { return tail_bytes() + slot_bytes(); }
+  int64_t tail_bytes() const;
+  int64_t slot_bytes() const { return layers * slot_size() * dtype_size(accumulate_dtype(storage)); }
 };
 
 /// What a sequence has of a StateCache; -1: nothing.
@@ -52,6 +54,8 @@ class StateCache {
   int64_t free_tails() const { return static_cast<int64_t>(tails_.size()); }
   int64_t free_slots() const { return static_cast<int64_t>(slots_.size()); }
   int64_t held_bytes() const { return memory_.held_bytes(); }
+  /// A tail outside of the pool that padding rows may write to (on a GPU only).
+  int32_t scratch_tail() const { return static_cast<int32_t>(sequences()); }
   /// As of the pages' cache.
   void suspend() { memory_.suspend(lane_); }
   void resume() { memory_.resume(); }

@@ -34,6 +34,17 @@ ModelConfig moe_model() {
   return c;
 }
 
+ModelConfig hybrid_model() {
+  ModelConfig c = model_of(1024, 8, 2, 256, false);
+  c.family = "qwen3_5_text";
+  c.qkv_bias = false;
+  c.qk_norm = c.is_hybrid = true;
+  c.rotated_dim = 64;
+  c.delta = {
+      .layers = {0, 1}, .key_heads = 8, .value_heads = 16, .key_dim = 128, .value_dim = 128, .taps = 4};
+  return c;
+}
+
 /// Sizes below a MiB are not planned for.
 void expect_near(const char* what, const PhaseMemory& planned, const PhaseMemory& taken) {
   constexpr double kMiB = 1048576.0;
@@ -45,8 +56,9 @@ void expect_near(const char* what, const PhaseMemory& planned, const PhaseMemory
 }
 
 TEST(GpuDryRun, CountsWhatAStepTakes) {
-  for (const ModelConfig& model : {model_of(1024, 16, 8, 128, true), model_of(896, 14, 2, 64, false),
-                                   model_of(640, 8, 4, 80, true), moe_model()})
+  for (const ModelConfig& model :
+       {model_of(1024, 16, 8, 128, true), model_of(896, 14, 2, 64, false), model_of(640, 8, 4, 80, true),
+        model_of(1024, 8, 2, 256, true), moe_model(), hybrid_model()})
     for (const char* recompute : {"none", "selective", "full"}) {
       const Config config =
           load_text(kMinimalConfig,

@@ -2,69 +2,22 @@
 // a plain copy: bytes that must be moved over the time by events. Inputs take turns, so that the cache does
 // not hold them. Prints Markdown rows.
 
-#include "src/core/cuda.h"
 #include "src/ops/adapters/adapter.h"
 #include "src/ops/embedding.h"
 #include "src/ops/glu.h"
 #include "src/ops/linear.h"
 #include "src/ops/norm.h"
 #include "src/ops/optimizer.h"
-#include "tests/gpu/gpu_support.h"
-#include "tests/gpu/read_rate.h"
+#include "tests/gpu/copy_shares.h"
 
 namespace temper {
 namespace {
 
-constexpr int64_t kTokens = 8192, kSets = 8;
+constexpr int64_t kTokens = 8192;
 
 struct Bench {
   const char* name;
   int64_t hidden, ffn, q_heads;
-};
-
-class Bencher {
- public:
-  explicit Bencher(double copy) : copy_(copy) {
-    CUDA_CHECK(cudaEventCreate(&start_));
-    CUDA_CHECK(cudaEventCreate(&end_));
-  }
-  ~Bencher() {
-    cudaEventDestroy(start_);
-    cudaEventDestroy(end_);
-  }
-  Bencher(const Bencher&) = delete;
-  Bencher& operator=(const Bencher&) = delete;
-
-  Ctx& c() { return gpu_.ctx(); }
-  Tensor normal(std::initializer_list<int64_t> shape, DType dtype, double mean = 0) {
-    const Tensor t = c().scratch.make(shape, dtype);
-    block_.fill(Device::cuda, t, 1, mean, ++seed_);
-    return t;
-  }
-  /// run(set) kSets times between two events; the median of nine.
-  template <class Run>
-  void measure(const std::string& name, double bytes, Run&& run) {
-    std::vector<float> times(9);
-    for (int64_t set = 0; set < kSets; ++set) run(set);
-    for (float& ms : times) {
-      CUDA_CHECK(cudaEventRecord(start_, stream_of(c().lane)));
-      for (int64_t set = 0; set < kSets; ++set) run(set);
-      CUDA_CHECK(cudaEventRecord(end_, stream_of(c().lane)));
-      CUDA_CHECK(cudaEventSynchronize(end_));
-      CUDA_CHECK(cudaEventElapsedTime(&ms, start_, end_));
-    }
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    const double seconds = times[4] * 1e-3 / kSets;
-    std::printf("| %s | %.1f us | %.0f GB/s | %.0f %% of a copy |\n", name.c_str(), seconds * 1e6,
-                bytes / seconds * 1e-9, 100 * bytes / seconds / copy_);
-  }
-
- private:
-  double copy_;
-  Backend gpu_{Device::cuda};
-  NormalBlock block_;
-  int64_t seed_ = 0;
-  cudaEvent_t start_ = nullptr, end_ = nullptr;
 };
 
 Tensor set_of(const Tensor& all, int64_t set) { return rows(all, set * kTokens, (set + 1) * kTokens); }

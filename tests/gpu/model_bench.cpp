@@ -1,6 +1,6 @@
 // Speed on one GPU with random weights of public shapes: scoring forward, attention, decoding. Prints
-// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] (all without arguments);
-// experts: the whole 30B-A3B shape decodes and scores, in batches that fit.
+// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] [hybrid] (all without
+// arguments); experts and hybrid: the whole 30B-A3B and 3.5-9B shapes decode and score, in batches that fit.
 
 #include <chrono>
 #include <functional>
@@ -8,11 +8,13 @@
 #include <thread>
 
 #include "src/core/cuda.h"
+#include "src/nn/hybrid/delta_net.h"
 #include "src/ops/attention.h"
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
 #include "tests/gpu/cudnn_attention.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/gpu/hybrid/shapes.h"
 #include "tests/gpu/read_rate.h"
 #include "tests/support/all_adapters.h"
 
@@ -85,15 +87,28 @@ ModelConfig qwen3_30b_a3b() {
 
 /// Parameters of products; `experts`: how many of a layer take part.
 double matrix_parameters(const ModelConfig& c, double experts = 0) {
-  const auto q = static_cast<double>(c.num_heads * c.head_dim),
+  const auto q = static_cast<double>((c.is_hybrid ? 2 : 1) * c.num_heads * c.head_dim),
+             o = static_cast<double>(c.num_heads * c.head_dim),
              kv = static_cast<double>(c.num_kv_heads * c.head_dim);
   const auto D = static_cast<double>(c.hidden_size);
+  const DeltaShape delta = delta_shape(c.delta);
+  const auto nets = static_cast<double>(c.delta.layers.size());
   const double feed_forward = c.moe.layers.empty()
                                   ? 3 * D * static_cast<double>(c.intermediate_size)
                                   : D * static_cast<double>(c.moe.num_experts) +
                                         experts * 3 * D * static_cast<double>(c.moe.expert_size);
-  return static_cast<double>(c.num_layers) * (D * (q + 2 * kv) + q * D + feed_forward) +
-         static_cast<double>(c.vocab_size) * D;
+  return static_cast<double>(c.num_attention_layers()) * (D * (q + 2 * kv) + o * D) +
+         nets * D * static_cast<double>(delta.projected_width() + delta.value_width()) +
+         static_cast<double>(c.num_layers) * feed_forward + static_cast<double>(c.vocab_size) * D;
+}
+
+/// What a step reads of a sequence's gated delta nets: the high halves of states, and of keys and writes the
+/// 32 rows that a chunk has on average; every 64th token a state is read and written whole.
+double state_bytes(const ModelConfig& c) {
+  const DeltaShape s = delta_shape(c.delta);
+  const auto state = static_cast<double>(s.value_width() * s.key_dim);
+  return static_cast<double>(c.delta.layers.size()) *
+         (2 * state + 2 * 32 * static_cast<double>(s.key_width() + s.value_width()) + 6 * state / 64);
 }
 
 void bench_forward(const Bench& b, const Model& model) {
@@ -135,8 +150,8 @@ double milliseconds(Lane& lane, int count, const std::function<void()>& run) {
 }
 
 /// Rates of calls of `flops` operations: bursts (the median of nine of four calls each, behind a pause) and
-/// sustained (the second half of a second without one).
-void print_rates(Lane& lane, const std::string& name, double flops, const std::function<void()>& run) {
+/// sustained (the second half of a second without one). Returns TFLOP/s in bursts.
+double print_rates(Lane& lane, const std::string& name, double flops, const std::function<void()>& run) {
   constexpr int kCalls = 4;
   std::vector<double> bursts(9);
   milliseconds(lane, kCalls, run);
@@ -150,11 +165,12 @@ void print_rates(Lane& lane, const std::string& name, double flops, const std::f
   const double sustained = milliseconds(lane, half, run) / half;
   std::printf("| %s | %.3f ms | burst %.0f TFLOP/s | sustained %.0f |\n", name.c_str(), bursts[4],
               flops / bursts[4] * 1e-9, flops / sustained * 1e-9);
+  return flops / bursts[4] * 1e-9;
 }
 
-void bench_attention(int64_t head_dim, int64_t length) {
+double bench_attention(const AttentionShape& shape, int64_t length) {
   constexpr int64_t kRows = 16384;
-  const AttentionShape shape{32, 8, head_dim};
+  const int64_t head_dim = shape.head_dim;
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   const Tensor qkv = c.scratch.make({kRows, shape.qkv_width()}, DType::bf16),
@@ -167,18 +183,22 @@ void bench_attention(int64_t head_dim, int64_t length) {
   const double flops = 2.0 * static_cast<double>(kRows * length * shape.q_heads * head_dim);
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   const auto measure = [&](const char* who, const std::function<void()>& run) {
-    print_rates(c.lane, fmt::format("attention forward d{}, {} tokens, {}", head_dim, length, who), flops,
-                run);
+    return print_rates(c.lane,
+                       fmt::format("attention forward d{}, {} tokens, {}/{} heads, {}", head_dim, length,
+                                   shape.q_heads, shape.kv_heads, who),
+                       flops, run);
   };
-  measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
-  const std::shared_ptr<Cudnn> cudnn = Cudnn::open(c.lane);
-  if (cudnn == nullptr) return;
+  const double ours =
+      measure("temper", [&] { attention_varlen_forward(c, out, lse, qkv, ends, shape, scale); });
+  const std::shared_ptr<Cudnn> cudnn = head_dim <= 128 ? Cudnn::open(c.lane) : nullptr;
+  if (cudnn == nullptr) return ours;
   const CudnnAttention peer(cudnn, kRows / length, length, shape, scale);
   measure("cuDNN", [&] { peer.run(qkv.data, out.raw(), lse.raw()); });
+  return ours;
 }
 
-void bench_attention_backward(const char* name, const AttentionShape& shape,
-                              const std::vector<int64_t>& lengths) {
+double bench_attention_backward(const char* name, const AttentionShape& shape,
+                                const std::vector<int64_t>& lengths) {
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
   std::vector<int32_t> cu{0};
@@ -196,13 +216,29 @@ void bench_attention_backward(const char* name, const AttentionShape& shape,
   const CTensor ends = to_device(c, view_of(cu.data(), {static_cast<int64_t>(cu.size())}));
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   attention_varlen_forward(c, out, lse, qkv, ends, shape, scale);
-  print_rates(c.lane,
-              fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name, shape.q_heads,
-                          shape.kv_heads),
-              flops, [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
+  return print_rates(c.lane,
+                     fmt::format("attention backward d{}, {}, {}/{} heads", shape.head_dim, name,
+                                 shape.q_heads, shape.kv_heads),
+                     flops,
+                     [&] { attention_varlen_backward(c, dqkv, dout, qkv, out, lse, ends, shape, scale); });
 }
-void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
-  const AttentionShape shape{32, 8, 128};
+/// Heads of 256 and of 128 of the same width in turn.
+void compare_wide_heads(const std::vector<int64_t>& ragged) {
+  for (const int64_t length : {2048, 8192}) {
+    const double narrow = bench_attention({32, 8, 128}, length);
+    for (const int64_t kv_heads : {4, 2})
+      std::printf("heads of 256 over %ld kv heads against 128, %ld tokens, forward: %.2f\n", kv_heads, length,
+                  bench_attention({16, kv_heads, 256}, length) / narrow);
+  }
+  for (const auto& [name, lengths] : {std::pair<const char*, std::vector<int64_t>>{"8k x 1", {8192}},
+                                      {"64 sequences of 200 to 700", ragged}}) {
+    const double narrow = bench_attention_backward(name, {32, 8, 128}, lengths);
+    for (const int64_t kv_heads : {4, 2})
+      std::printf("heads of 256 over %ld kv heads against 128, %s, backward: %.2f\n", kv_heads, name,
+                  bench_attention_backward(name, {16, kv_heads, 256}, lengths) / narrow);
+  }
+}
+void bench_paged_attention(double read_rate, const AttentionShape& shape, int64_t batch, int64_t length) {
   constexpr int64_t kPage = 64, kLayers = 2;
   Backend gpu(Device::cuda);
   Ctx& c = gpu.ctx();
@@ -229,8 +265,10 @@ void bench_paged_attention(double read_rate, int64_t batch, int64_t length) {
                    kCalls;
   const double bytes = 4.0 * static_cast<double>(batch * length * shape.kv_width());
   std::printf(
-      "| paged decode attention, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% of the read rate |\n",
-      batch, length, s * 1e6, bytes / s * 1e-9, 100 * bytes / s / read_rate);
+      "| paged decode attention, %ld/%ld heads of %ld, batch %ld, %ld tokens | %.1f us | %.0f GB/s | %.0f %% "
+      "of the read rate |\n",
+      shape.q_heads, shape.kv_heads, shape.head_dim, batch, length, s * 1e6, bytes / s * 1e-9,
+      100 * bytes / s / read_rate);
 }
 
 /// Seconds of a whole generate call.
@@ -331,28 +369,28 @@ void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t 
                one = generate_seconds(model, engine, gpu, batch, kPrompt, 1);
   const double step = (whole - one) / (kNew - 1);
   const ModelConfig& c = b.config;
-  const double kv = 4.0 * static_cast<double>(c.num_layers * c.num_kv_heads * c.head_dim) *
+  const double kv = 4.0 * static_cast<double>(c.num_attention_layers() * c.num_kv_heads * c.head_dim) *
                     static_cast<double>(batch) * (kPrompt + kNew / 2.0);
-  const double bytes = 2 * matrix_parameters(c, hit) + kv;
+  const double bytes = 2 * matrix_parameters(c, hit) + kv + static_cast<double>(batch) * state_bytes(c);
   std::printf(
       "| decode %s, batch %ld | %.2f ms a step | %.0f tok/s | %.0f %% of %.2f ms | whole call %.2f s, %.0f "
       "tok/s |\n",
       b.name, batch, step * 1e3, static_cast<double>(batch) / step, 100 * bytes / read_rate / step,
       bytes / read_rate * 1e3, whole, static_cast<double>(batch * kNew) / whole);
-  if (hit == 0) return;
+  if (hit == 0 && !c.is_hybrid) return;
   std::printf("%.1f experts of a layer hit, cache %.2f GiB, in use %.2f GiB\n", hit,
               static_cast<double>(engine.cache_bytes()) / 1073741824.0, gpu_memory().used_gib());
   score_again(model, responses);
 }
 
 /// The whole shape decodes in batches whose cache fits.
-void bench_experts(double read_rate) {
-  const Bench b{"30B-A3B", qwen3_30b_a3b()};
+void bench_whole(const Bench& b, double read_rate) {
   const auto model = random_model(b.config);
   std::printf("%s: %.2f GiB in use with weights\n", b.name, gpu_memory().used_gib());
   for (const int64_t batch : {1, 64, 256}) {
     const EngineOptions options = engine_options(batch);
-    const int64_t bytes = options.num_pages * KvShape(*model).page_bytes(options.page_tokens);
+    const int64_t bytes = options.num_pages * KvShape(*model).page_bytes(options.page_tokens) +
+                          batch * StateShape(*model).sequence_bytes();
     if (static_cast<size_t>(bytes) + (size_t{3} << 30) < gpu_memory().free)
       bench_decode(b, *model, read_rate, batch);
   }
@@ -373,8 +411,8 @@ int main(int argc, char** argv) {
   const double rate = read_rate();
   std::printf("%s, reads %.0f GB/s\n\n", device::gpu_name().c_str(), rate * 1e-9);
   if (wanted("attention")) {
-    for (int64_t length : {2048, 8192}) bench_attention(128, length);
-    bench_attention(64, 8192);
+    for (int64_t length : {2048, 8192}) bench_attention({32, 8, 128}, length);
+    bench_attention({32, 8, 64}, 8192);
     std::vector<int64_t> ragged;
     for (int64_t i = 0; i < 64; ++i) ragged.push_back(200 + i * 331 % 501);
     bench_attention_backward("8k x 1", {32, 8, 128}, {8192});
@@ -382,7 +420,9 @@ int main(int argc, char** argv) {
     bench_attention_backward("64 sequences of 200 to 700", {32, 8, 128}, ragged);
     for (const auto& [batch, length] :
          {std::pair<int64_t, int64_t>{1, 2048}, {1, 8192}, {64, 2048}, {64, 8192}})
-      bench_paged_attention(rate, batch, length);
+      for (const AttentionShape& shape : {AttentionShape{32, 8, 128}, {16, 4, 256}, {16, 2, 256}})
+        bench_paged_attention(rate, shape, batch, length);
+    compare_wide_heads(ragged);
   }
   const ModelConfig small = qwen3(1024, 3072, 28, 16), large = qwen3(4096, 12288, 36, 32);
   for (const Bench& b : {Bench{"0.6B", small}, Bench{"8B", large},
@@ -393,5 +433,6 @@ int main(int argc, char** argv) {
     if (wanted("decode"))
       for (int64_t batch : {1, 64}) bench_decode(b, *model, rate, batch);
   }
-  if (wanted("experts")) bench_experts(rate);
+  if (wanted("experts")) bench_whole({"30B-A3B", qwen3_30b_a3b()}, rate);
+  if (wanted("hybrid")) bench_whole({"3.5-9B", qwen3_5_9b(32, 40960)}, rate);
 }

@@ -7,6 +7,7 @@
 #include "src/rollout/engine.h"
 #include "src/train/token_pass.h"
 #include "tests/gpu/gpu_support.h"
+#include "tests/gpu/hybrid/shapes.h"
 #include "tests/support/all_adapters.h"
 
 namespace temper {
@@ -69,6 +70,7 @@ std::vector<Named> models() {
           {"qwen2_half_b_2_layers", shape("qwen2", 896, 4864, 2, 14, 2, 64, 151936)},
           {"qwen3_30b_a3b_2_layers", qwen3_moe()},
           {"qwen2_moe_2_layers", qwen2_moe()},
+          {"qwen3_5_9b_4_layers", qwen3_5_9b(4, kContext)},
           {"qwen3_0_6b_whole", shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936)}};
 }
 

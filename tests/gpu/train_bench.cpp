@@ -1,7 +1,6 @@
 // Whole updates on one GPU or, under mpirun, on one for each rank: 65,536 tokens a GPU, packed from sequences
-// of 4,096, forward, backward, clip and AdamW, for shapes of Qwen3 with random weights. TFLOP/s are those of
-// a GPU and count 6 T (weights of products and head that a token meets) + 6 L Hq dh T s, the causal half of
-// attention once, recomputation never.
+// of 4,096, forward, backward, clip and AdamW, for shapes of Qwen3 and Qwen3.5 with random weights. TFLOP/s
+// are those of a GPU as src/train/flops.h counts them, adapters and what is frozen aside.
 // Moments are fp32, in bf16 where fp32 does not fit (8B); masters are remainders.
 // usage: train_bench [NAME ...] [--tokens N] [--recompute none|selective|full]
 //                    [--tp N] [--cp N] [--pp N] [--vpp N] [--ep N] [--zero N]   (the rest: data parallel)
@@ -17,8 +16,10 @@
 #include "src/nn/init.h"
 #include "src/ops/backend.h"
 #include "src/rl/registry.h"
+#include "src/train/flops.h"
 #include "src/train/trainer.h"
 #include "tests/gpu/gpu_ranks.h"
+#include "tests/gpu/hybrid/shapes.h"
 #include "tests/support/all_adapters.h"
 #include "tests/support/grid_shape.h"
 #include "tests/support/normal_block.h"
@@ -35,6 +36,7 @@ struct Shape {
   const char* moments = "fp32";
   int64_t kv_heads = 8;
   MoeConfig experts = {};
+  bool hybrid = false;
   int64_t lora_rank = 0;
 };
 const Shape kShapes[] = {
@@ -50,10 +52,12 @@ const Shape kShapes[] = {
      16384,
      "bf16",
      4,
-     {.num_experts = 128, .experts_per_token = 8, .expert_size = 768, .normalizes = true}}};
+     {.num_experts = 128, .experts_per_token = 8, .expert_size = 768, .normalizes = true}},
+    {"3.5-9B", 4096, 12288, 32, 16, false, 16384, "bf16", 4, {}, true}};
 constexpr int64_t kSequence = 4096, kTokens = 65536;
 
 ModelConfig config_of(const Shape& s) {
+  if (s.hybrid) return qwen3_5_9b(s.layers, kSequence + 1);
   ModelConfig c;
   c.family = "qwen3";
   c.vocab_size = 151936;
@@ -85,19 +89,6 @@ struct Layout {
                        vpp, std::max(1, mesh.ep), zero);
   }
 };
-
-/// Floating point operations for 65,536 tokens.
-double flops_of(const ModelConfig& c) {
-  const auto of = [](int64_t n) { return static_cast<double>(n); };
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, D = c.hidden_size;
-  const MoeConfig& m = c.moe;
-  const int64_t feed_forward = m.layers.empty()
-                                   ? 3 * D * c.intermediate_size
-                                   : D * m.num_experts + m.experts_per_token * 3 * D * m.expert_size;
-  const double layer = of(D * (q + 2 * kv) + q * D + feed_forward);
-  const double products = of(c.num_layers) * layer + of(c.vocab_size * D);
-  return 6 * of(kTokens) * products + 6 * of(c.num_layers * q) * of(kTokens) * of(kSequence);
-}
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -211,13 +202,15 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
     sum += seconds / updates;
   }
   if (mpi.rank() != 0) return;
+  ModelConfig whole = config;
+  whole.adapters = {};
+  const double flops = training_flops(whole, all) / layout.ranks();
   std::printf(
       "| train %s%s, %ld layers, micro-batches of %ld, recompute %s%s | %.3f s | %.0f tok/s | %.0f TFLOP/s "
       "(best %.0f) | activations %.1f GB, scratch %.1f GB, state %.1f GB, GPU %.1f GB |\n",
       shape.name, shape.lora_rank > 0 ? fmt::format(", adapters of rank {}", shape.lora_rank).c_str() : "",
-      shape.layers, tokens, recompute, layout.text().c_str(), sum, kTokens / sum,
-      flops_of(config) / sum * 1e-12, flops_of(config) / best * 1e-12,
-      static_cast<double>(trainer.activation_bytes()) * 1e-9,
+      shape.layers, tokens, recompute, layout.text().c_str(), sum, kTokens / sum, flops / sum * 1e-12,
+      flops / best * 1e-12, static_cast<double>(trainer.activation_bytes()) * 1e-9,
       static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9, static_cast<double>(state) * 1e-9,
       static_cast<double>(gpu_bytes()) * 1e-9);
   if (layout.ranks() == 1) bench_host_work(gpu.ctx(), model, all, tokens);

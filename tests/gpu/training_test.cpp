@@ -30,6 +30,15 @@ checkpoint.every = 1
 checkpoint.keep = 20
 checkpoint.export_hf_every = 6
 )";
+/// Gated delta nets beside attention, of sizes that the kernels on tensor cores take.
+constexpr const char* kHybrid = R"({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
+  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "full_attention_interval": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 4,
+  "linear_num_value_heads": 8, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+  "linear_conv_kernel_dim": 4, "vocab_size": 6400, "max_position_embeddings": 512,
+  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "initializer_range": 0.1, "eos_token_id": 2,
+  "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}})";
+
 constexpr int kSteps = 6;
 const char* kOffload = "train.offload.optimizer=true roles.reference.offload=true";
 
@@ -77,7 +86,9 @@ TEST_P(GpuTraining, OnPolicyToTheBitHoweverItIsCut) {
   }
   train("again");
   expect_equal("whole", "again");
-  const std::string page_bytes = GetParam() == kTinyQwen3 ? "122880" : "737280";  // of 30 pages
+  const std::string page_bytes = GetParam() == kTinyQwen3     ? "122880"
+                                 : GetParam() == kTensorCores ? "737280"
+                                                              : "1966080";  // of 30 pages
   train("preempted", "rollout.kv_memory=" + page_bytes);
   EXPECT_GT(sum_of("preempted", "rollout/preemptions"), 0);
   expect_equal("whole", "preempted");
@@ -250,8 +261,9 @@ TEST_P(GpuTraining, GradientsAreThoseOfTheCpu) {
   beside("fp32", "cpu32", "gpu32", 4);  // one chain there, sixteen lanes here
 }
 
-INSTANTIATE_TEST_SUITE_P(Heads, GpuTraining, ::testing::Values(kTinyQwen3, kTensorCores),
-                         [](const auto& test) { return test.index == 0 ? "of16" : "of64"; });
+constexpr const char* kNames[] = {"heads_of_16", "heads_of_64", "hybrid"};
+INSTANTIATE_TEST_SUITE_P(Models, GpuTraining, ::testing::Values(kTinyQwen3, kTensorCores, kHybrid),
+                         [](const auto& test) { return kNames[test.index]; });
 
 }  // namespace
 }  // namespace temper

@@ -64,6 +64,7 @@ TEST(Scratch, OfAttentionIsThatOfTheKernelThatTheHeadsGet) {
   EXPECT_EQ(backward(16, 128), 41538560);
   EXPECT_EQ(backward(14, 64), 18452736);
   EXPECT_EQ(backward(16, 80), 4096 * 16 * 4);
+  EXPECT_EQ(backward(16, 256), 2 * 16 * 39 * 128 * 4);  // no sums of dQ
   const auto paged = [](const AttentionShape& shape, int64_t pages) {
     const PagedKv kv{bf16({1, 1, 1}), bf16({1, 1, 1}), shaped(DType::i32, {30, pages}), {}, 128};
     return bytes_of([&](Ctx& c) {
@@ -72,6 +73,7 @@ TEST(Scratch, OfAttentionIsThatOfTheKernelThatTheHeadsGet) {
     });
   };
   EXPECT_EQ(paged({16, 8, 128}, 40), 30 * 16 * 5 * (128 + 2) * 4);
+  EXPECT_EQ(paged({16, 4, 256}, 40), 30 * 16 * 5 * (256 + 2) * 4);
   EXPECT_EQ(paged({16, 8, 128}, 8), 0);   // one split
   EXPECT_EQ(paged({16, 1, 128}, 40), 0);  // no decode kernel for such groups
   EXPECT_EQ(paged({16, 8, 80}, 40), 0);

@@ -13,6 +13,17 @@ struct AttentionCase {
   int64_t page_tokens = 64;
 };
 
+/// Where two results in bf16 or fp32, rows of `width` bytes, differ: how much, and where first.
+inline std::string first_difference(const std::vector<char>& a, const std::vector<char>& b, int64_t width) {
+  if (a == b) return "";
+  if (a.size() != b.size()) return fmt::format("{} and {} bytes", a.size(), b.size());
+  int64_t count = 0, first = -1;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i] && count++ == 0) first = static_cast<int64_t>(i);
+  return fmt::format("{} of {} bytes differ, first in row {}, byte {} of {}", count, a.size(), first / width,
+                     first % width, width);
+}
+
 class PackedAttention {
  public:
   PackedAttention(Ctx& c, const AttentionCase& what, const std::vector<int32_t>& lengths, double spread = 1.0)

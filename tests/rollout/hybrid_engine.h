@@ -32,7 +32,8 @@ inline ModelConfig hybrid_config(int64_t layers = 4) {
 /// Requests and an engine, both drawn from a seed.
 class HybridRun {
  public:
-  HybridRun(DType dtype, uint64_t seed, int64_t longest) : random_(seed), longest_(longest), dtype_(dtype) {
+  HybridRun(const Model& model, uint64_t seed, int64_t longest)
+      : random_(seed), model_(model), longest_(longest) {
     options_ = {.sampling = {},
                 .seed = seed,
                 .max_new_tokens = 1 + draw(std::min<int64_t>(149, longest - 2)),
@@ -50,14 +51,13 @@ class HybridRun {
 
   /// Returns how often the scheduler preempted.
   int64_t expect_packed_bits() {
-    Backend backend(Device::cpu, 1 + static_cast<int>(draw(2)));
-    const auto model = tiny_model_of(hybrid_config(), dtype_, longest_ + 1);
-    const RolloutCounters counters = generate(backend.ctx(), *model);
+    Backend backend(model_.device(), 1 + static_cast<int>(draw(2)));
+    const RolloutCounters counters = generate(backend.ctx());
     std::vector<const Trajectory*> all;
     for (const Trajectory& t : done_) all.push_back(&t);
     std::shuffle(all.begin(), all.end(), random_);
     expect_same(
-        local_logprobs(backend.ctx(), *model, all, {.token_budget = longest_ * (1 + draw(4)), .cost = {}}),
+        local_logprobs(backend.ctx(), model_, all, {.token_budget = longest_ * (1 + draw(4)), .cost = {}}),
         all);
     if (all.empty()) return counters.preemptions;
     // What follows a row changes nothing.
@@ -65,7 +65,7 @@ class HybridRun {
     const auto some = static_cast<size_t>(1 + draw(std::ssize(shorter.response.tokens)));
     shorter.response.tokens.resize(some);
     shorter.response.logprobs.resize(some);
-    expect_same(local_logprobs(backend.ctx(), *model, std::vector<const Trajectory*>{&shorter},
+    expect_same(local_logprobs(backend.ctx(), model_, std::vector<const Trajectory*>{&shorter},
                                {.token_budget = longest_, .cost = {}}),
                 {&shorter});
     return counters.preemptions;
@@ -82,13 +82,14 @@ class HybridRun {
     return {.scheduler = {running, kChunks[draw(6)]},
             .num_pages = of_longest + draw(2) * draw(8 * of_longest),
             .poison_free_pages = true,
+            .graphs = draw(4) > 0,
             .find_pages = draw(2) == 0,
             .num_states = 1 + draw(draw(2) == 0 ? 4 : running)};
   }
 
   /// Requests come while others are at work; some are cancelled.
-  RolloutCounters generate(Ctx& c, const Model& model) {
-    Engine engine(model, engine_options(), c.lane);
+  RolloutCounters generate(Ctx& c) {
+    Engine engine(model_, engine_options(), c.lane);
     Generation generation(engine, options_, nullptr);
     std::map<size_t, Request> open;
     for (size_t added = 0; added < requests_.size() || !generation.done();) {
@@ -127,20 +128,27 @@ class HybridRun {
   }
 
   std::mt19937_64 random_;
+  const Model& model_;
   int64_t longest_;
-  DType dtype_;
   GenerateOptions options_;
   std::vector<Request> requests_;
   std::vector<Trajectory> done_;
 };
 
 /// Returns how often sequences were preempted.
-inline int64_t expect_packed_bits(uint64_t first_seed, int runs, int64_t longest) {
+inline int64_t expect_packed_bits(uint64_t first_seed, int runs, int64_t longest,
+                                  const ModelConfig& config = hybrid_config(), Device device = Device::cpu) {
   int64_t preemptions = 0;
+  std::map<DType, std::unique_ptr<Model>> models;
   for (uint64_t seed = first_seed; seed < first_seed + static_cast<uint64_t>(runs); ++seed) {
     const DType dtype = seed % 3 == 0 ? DType::f32 : DType::bf16;
     SCOPED_TRACE(fmt::format("{}, seed {}", dtype_name(dtype), seed));
-    preemptions += HybridRun(dtype, seed, longest).expect_packed_bits();
+    std::unique_ptr<Model>& model = models[dtype];
+    if (!model) {
+      model = std::make_unique<Model>(config, ModelOptions{dtype, longest + 1, false, device});
+      random_init(model->parameters(), config, 5);
+    }
+    preemptions += HybridRun(*model, seed, longest).expect_packed_bits();
     if (::testing::Test::HasFailure()) break;
   }
   return preemptions;

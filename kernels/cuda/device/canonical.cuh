@@ -115,6 +115,13 @@ template <class S>
 TEMPER_DEVICE S norm_value(S x, float scale, S w) {
   return store<S>(__fmul_rn(load(w), load(store<S>(__fmul_rn(load(x), scale)))));
 }
+struct PlainWeight {
+  template <class S>
+  TEMPER_DEVICE static S value(S x, float scale, S w) {
+    return norm_value(x, scale, w);
+  }
+  TEMPER_DEVICE static float of(float w) { return w; }
+};
 
 // Backward of a row: g = dy w, xh = x r, the sum of g xh as that of squares above, mean = sum / width.
 TEMPER_DEVICE float add_norm_dot(float sum, float dy, float w, float xh) {

@@ -1,6 +1,7 @@
 #pragma once
-// wgmma wrappers of 256 columns (sm_90a): bf16 operands in shared memory, 128 fp32 accumulators a thread. Each
-// operand K-major, or "turned": its other dimension lies innermost.
+// wgmma wrappers of 128 and 256 columns (sm_90a): bf16 operands in shared memory, 64 and 128 fp32 accumulators
+// a thread. Each operand K-major, or "turned": its other dimension lies innermost. The left one may also lie
+// in registers.
 
 #include "kernels/cuda/device/wgmma.cuh"
 
@@ -21,17 +22,33 @@ namespace temper::cuda {
 // clang-format on
 
 /// d = (keep ? d : 0) + A B
-#define TEMPER_WGMMA_WIDE(NAME, TURNED_A, TURNED_B)                                                          \
-  PTX void NAME(float(&d)[128], uint64_t a, uint64_t b, int keep) {                                          \
-    asm volatile(                                                                                            \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" \
-        TEMPER_REGISTERS_128 "}, %128, %129, p, 1, 1, " #TURNED_A ", " #TURNED_B ";\n}"                      \
-        : TEMPER_ACCUMULATORS_128(d)                                                                         \
-        : "l"(a), "l"(b), "r"(keep));                                                                        \
+#define TEMPER_WGMMA_WIDE(NAME, TURNED_A, TURNED_B)                                                         \
+  PTX void NAME(float(&d)[128], uint64_t a, uint64_t b, int keep) {                                         \
+    asm volatile(                                                                                           \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " \
+        "{" TEMPER_REGISTERS_128 "}, %128, %129, p, 1, 1, " #TURNED_A ", " #TURNED_B ";\n}"                 \
+        : TEMPER_ACCUMULATORS_128(d)                                                                        \
+        : "l"(a), "l"(b), "r"(keep));                                                                       \
   }
 TEMPER_WGMMA_WIDE(wgmma_ss, 0, 0)
 TEMPER_WGMMA_WIDE(wgmma_ss_turned, 0, 1)
 TEMPER_WGMMA_WIDE(wgmma_tn, 1, 1)
 #undef TEMPER_WGMMA_WIDE
+
+/// d = (keep ? d : 0) + A B, A four registers a thread, B turned.
+PTX void wgmma_rs_transposed(float (&d)[128], const uint32_t* a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %133, 0;\nwgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+      "{" TEMPER_REGISTERS_128 "}, {%128,%129,%130,%131}, %132, p, 1, 1, 1;\n}"
+      : TEMPER_ACCUMULATORS_128(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+}
+PTX void wgmma_tn(float (&d)[64], uint64_t a, uint64_t b, int keep) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{" TEMPER_REGISTERS_64 "}, %64, %65, p, 1, 1, 1, 1;\n}"
+      : TEMPER_ACCUMULATORS_64(d)
+      : "l"(a), "l"(b), "r"(keep));
+}
 
 }  // namespace temper::cuda

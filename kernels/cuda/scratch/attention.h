@@ -8,7 +8,7 @@ namespace temper::cuda {
 
 /// Whether the kernels on tensor cores take heads of this size.
 inline bool has_tensor_core_kernel(DType dtype, int64_t head_dim) {
-  return dtype == DType::bf16 && (head_dim == 64 || head_dim == 128);
+  return dtype == DType::bf16 && (head_dim == 64 || head_dim == 128 || head_dim == 256);
 }
 
 /// Most query heads per kv head of the decode kernel.
@@ -42,7 +42,8 @@ inline Tensor attention_backward_plain_scratch(Arena& arena, int64_t rows, int64
   return arena.make({rows, q_heads}, DType::f32);
 }
 
-/// Keys of a block of the one-pass backward, and queries of its step.
+/// Keys of a block of the one-pass backward (sequences are padded to whole ones by every backward on tensor
+/// cores), and queries of its step.
 inline constexpr int64_t kBackwardKeys = 128;
 inline constexpr int64_t backward_queries(int64_t head_dim) { return head_dim == 128 ? 64 : 128; }
 
@@ -60,6 +61,17 @@ inline BackwardSums attention_backward_one_pass_scratch(Arena& arena, int64_t ro
   return {padded, arena.make({q_heads, padded}, DType::f32), arena.make({q_heads, padded}, DType::f32),
           arena.make({q_heads, padded / backward_queries(head_dim)}, DType::i32),
           arena.make({q_heads, padded, head_dim}, DType::f32)};
+}
+
+/// -lse * log2(e) and <dout, out> of padded rows, [q_heads, padded] each.
+struct BackwardStatistics {
+  int64_t padded;
+  Tensor lse, delta;
+};
+inline BackwardStatistics attention_backward_two_kernels_scratch(Arena& arena, int64_t rows,
+                                                                 int64_t sequences, int64_t q_heads) {
+  const int64_t padded = (rows / kBackwardKeys + sequences) * kBackwardKeys;
+  return {padded, arena.make({q_heads, padded}, DType::f32), arena.make({q_heads, padded}, DType::f32)};
 }
 
 }  // namespace temper::cuda

@@ -1,5 +1,6 @@
 #include "src/core/process/stop_signal.h"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -61,7 +62,24 @@ struct sigaction action_of(int signal) {
   return action;
 }
 
+bool hangup_ignored = false;
+
+/// Before libraries begin: UCX, which MPI may bring along, takes SIGHUP for itself as soon as it is loaded.
+void look_at_hangup() {
+  struct {
+    void (*handler)(int);
+    unsigned long flags, restorer, mask;
+  } action = {};  // as the kernel has it: no library is ready yet
+  ::syscall(SYS_rt_sigaction, SIGHUP, nullptr, &action, sizeof action.mask);
+  hangup_ignored = action.handler == SIG_IGN;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirstOfAll)() = look_at_hangup;
+
 }  // namespace
+
+bool ignores_hangup() { return hangup_ignored; }
+
+void give_hangup_back() { ::signal(SIGHUP, hangup_ignored ? SIG_IGN : SIG_DFL); }
 
 HeldStopSignals::HeldStopSignals() {
   sigset_t held;
@@ -93,9 +111,8 @@ void install_stop_signals() {
   action.sa_sigaction = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART | SA_SIGINFO;
-  const bool hangs_up = action_of(SIGHUP).sa_handler != SIG_IGN;
   for (const StopSignal& s : kSignals)
-    if (s.number != SIGHUP || hangs_up) ::sigaction(s.number, &action, nullptr);
+    if (s.number != SIGHUP || !ignores_hangup()) ::sigaction(s.number, &action, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 }
 

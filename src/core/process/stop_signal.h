@@ -27,6 +27,10 @@ class HeldStopSignals {
 
 /// Says on stderr that the signal ends the process, as a handler may: without memory or locks.
 void tell_end_by(int signal);
+/// The process was started with SIGHUP ignored (nohup), whatever libraries have made of it since.
+bool ignores_hangup();
+/// SIGHUP is as the process was started with again.
+void give_hangup_back();
 /// Until signals_ask() any of them ends the process.
 void install_stop_signals();
 /// From here on the first one asks.

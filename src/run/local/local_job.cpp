@@ -38,9 +38,7 @@ int open_signals() {
   sigset_t taken;
   sigemptyset(&taken);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD, SIGTSTP}) sigaddset(&taken, signal);
-  struct sigaction hangup {};
-  ::sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);  // else under nohup
+  if (!ignores_hangup()) sigaddset(&taken, SIGHUP);
   ::signal(SIGCHLD, SIG_DFL);
   ::sigprocmask(SIG_BLOCK, &taken, nullptr);
   const int descriptor = ::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -16,6 +16,7 @@
 #include "src/core/helpers/helpers.h"
 #include "src/core/json.h"
 #include "src/core/process/heap.h"
+#include "src/core/process/stop_signal.h"
 #include "src/core/process/local_parent.h"
 #include "src/core/process/out_of_memory.h"
 #include "src/core/process/progress.h"
@@ -92,6 +93,7 @@ bool asks_for_json(int argc, const char* const* argv) {
 
 int run_guarded(const std::function<int()>& body, bool json) {
   return_large_blocks();
+  give_hangup_back();
   const auto ended = [json](const Error& e) {
     if (json) print_json(e.problem());
     return report(e.code(), e.what());

@@ -182,17 +182,21 @@ class PagedRun {
     std::vector<bf16> want;
     Numbers ends{0}, lengths, from, to, tails;
     std::vector<int32_t> left;
+    read_.clear();
+    for (const Sequence& q : sequences) read_.push_back(q.slot);
     for (size_t n = 0; n < sequences.size(); ++n) {
       Sequence& q = sequences[n];
       const int64_t end = std::min(q.length, q.done + counts[n]), width = s_.value_width();
+      if (end == q.done) continue;
       batch.append(rows_, q.begin + q.done, q.begin + end, s_);
       want.insert(want.end(), want_.begin() + (q.begin + q.done) * width,
                   want_.begin() + (q.begin + end) * width);
       ends.push_back(static_cast<int32_t>(ends.back() + end - q.done));
       lengths.push_back(static_cast<int32_t>(end)), tails.push_back(q.tail), from.push_back(q.slot);
       if (end / kDeltaChunk > q.done / kDeltaChunk && (q.slot < 0 || is_shared(n) || random() % 2 == 0)) {
-        if (q.slot >= 0 && !is_shared(n)) left.push_back(q.slot);
-        q.slot = take(slots_);
+        const int32_t old = std::exchange(q.slot, take(slots_));
+        const auto has = [old](const Sequence& other) { return other.slot == old; };
+        if (old >= 0 && std::none_of(sequences.begin(), sequences.end(), has)) left.push_back(old);
       }
       to.push_back(q.slot);
       q.done = end;
@@ -219,10 +223,8 @@ class PagedRun {
     free.pop_back();
     return last;
   }
-  bool is_shared(size_t n) const {
-    return std::count_if(sequences.begin(), sequences.end(),
-                         [&](const Sequence& q) { return q.slot == sequences[n].slot; }) > 1;
-  }
+  /// Another sequence reads its slot in this step.
+  bool is_shared(size_t n) const { return std::count(read_.begin(), read_.end(), sequences[n].slot) > 1; }
   Tensor numbers(const Numbers& v) {
     const Tensor t = c.scratch.make({std::ssize(v)}, DType::i32);
     device::copy_to_device(c.lane, t.raw(), v.data(), t.bytes());
@@ -247,7 +249,8 @@ class PagedRun {
   const HostRows& rows_;
   const std::vector<bf16>& want_;
   DeltaPages pages_;
-  std::vector<int32_t> tails_, slots_;
+  std::vector<int32_t> tails_, slots_;  // that are free
+  std::vector<int32_t> read_;           // by the step, of each sequence
 };
 
 DeltaShape random_shape(Random& random) {

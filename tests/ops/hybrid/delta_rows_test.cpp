@@ -57,18 +57,177 @@ CPU_TEST(CausalConv, Gradient) {
   }
 }
 
-CPU_TEST(CausalConv, ASequenceDoesNotSeeOthers) {
-  const Values x = normal_values(9 * 70, 3), w = normal_values(70 * 4, 4);
-  for (const DType t : kStorageTypes) {
-    TestCtx ctx;
-    const Values packed = conv(ctx, t, {x, w}, {0, 2, 3, 9}, 70)[0];
-    for (const auto& [begin, end] : {std::pair{0, 2}, {2, 3}, {3, 9}})
-      expect_same_bits("alone", slice_rows(packed, 70, begin, end),
-                       conv(ctx, t, {slice_rows(x, 70, begin, end), w}, {0, end - begin}, 70)[0]);
+/// Sequences of none, of fewer rows than taps, and of many; they end everywhere about where blocks do.
+const std::vector<int32_t> kEnds{0, 1, 1, 6, 15, 16, 17, 31, 34, 47, 48, 150, 403};
+
+Many conv_inputs(int64_t tokens, int64_t channels, int64_t taps) {
+  return {normal_values(tokens * (channels + 8), 3), normal_values(channels * taps, 4)};
+}
+
+TEST(CausalConv, Types) {
+  for (const int64_t taps : {1, 2, 3, 4, 5, 6, 7, 8})
+    for (const int64_t channels : {3, 64, 70}) {
+      const std::string name = fmt::format("{} taps of {} channels", taps, channels);
+      Many in = conv_inputs(403, channels, taps);
+      check_dtypes(name, in,
+                   [&](Ctx& c, DType t, const Many& at) { return conv(c, t, at, kEnds, channels); });
+      in.push_back(normal_values(403 * channels, 5));
+      check_dtypes("backward, " + name, in, [&](Ctx& c, DType t, const Many& at) {
+        return conv_backward(c, t, {at[0], at[1]}, at[2], kEnds, channels);
+      });
+    }
+}
+
+TEST(CausalConv, ManyRowsAndChannels) {
+  for (const auto& [tokens, channels] : {std::pair<int32_t, int64_t>{5000, 8}, {40, 2056}, {1, 1030}}) {
+    const std::vector<int32_t> ends =
+        tokens == 1 ? std::vector<int32_t>{0, 1} : std::vector<int32_t>{0, tokens / 3, tokens - 7, tokens};
+    Many in = conv_inputs(tokens, channels, 4);
+    in.push_back(normal_values(tokens * channels, 5));
+    check_dtypes(fmt::format("{} rows of {} channels", tokens, channels), in,
+                 [&, n = channels](Ctx& c, DType t, const Many& at) {
+                   Many out = conv_backward(c, t, {at[0], at[1]}, at[2], ends, n);
+                   out.push_back(conv(c, t, {at[0], at[1]}, ends, n)[0]);
+                   return out;
+                 });
   }
-  check_threads("conv", {x, w}, [](Ctx& c, DType t, const Many& in) {
-    return conv(c, t, in, {0, 2, 3, 9}, 70);
-  });
+}
+
+CPU_TEST(CausalConv, Threads) {
+  const Many in{normal_values(9 * 70, 3), normal_values(70 * 4, 4)};
+  check_threads("conv", in, [](Ctx& c, DType t, const Many& at) { return conv(c, t, at, {0, 2, 3, 9}, 70); });
+}
+
+/// Rows and gradients of rows have the bits of the sequence alone, whatever the others hold. Columns behind
+/// the channels are not read.
+TEST(CausalConv, ASequenceDoesNotSeeOthers) {
+  for (const int64_t channels : {64, 70})
+    for (const int64_t taps : {1, 4, 8})
+      for (const DType t : kStorageTypes) {
+        TestCtx ctx;
+        const int64_t row = channels + 8;
+        Many in = conv_inputs(403, channels, taps);
+        Values dy = normal_values(403 * channels, 5);
+        for (int64_t i = 0; i < 403; ++i)
+          for (int64_t k = 0; k < row; ++k)
+            if (k >= channels) in[0][i * row + k] = NAN;
+        for (size_t n = 0; n + 1 < kEnds.size(); ++n) {
+          const int64_t begin = kEnds[n], end = kEnds[n + 1];
+          if (begin == end) continue;
+          Values others(in[0].size(), NAN), other_dy(dy.size(), NAN);
+          std::copy(in[0].begin() + begin * row, in[0].begin() + end * row, others.begin() + begin * row);
+          std::copy(dy.begin() + begin * channels, dy.begin() + end * channels,
+                    other_dy.begin() + begin * channels);
+          const Many own{slice_rows(in[0], row, begin, end), in[1]};
+          const std::vector<int32_t> alone{0, static_cast<int32_t>(end - begin)};
+          ArenaScope scope(static_cast<Ctx&>(ctx).scratch);
+          const std::string name = fmt::format("{} taps of {} channels, rows {} to {}, {}", taps, channels,
+                                               begin, end, dtype_name(t));
+          expect_same_bits(
+              name, slice_rows(conv(ctx, t, {others, in[1]}, kEnds, channels)[0], channels, begin, end),
+              conv(ctx, t, own, alone, channels)[0]);
+          expect_same_bits(
+              "dx, " + name,
+              slice_rows(conv_backward(ctx, t, {others, in[1]}, other_dy, kEnds, channels)[0], row, begin,
+                         end),
+              conv_backward(ctx, t, own, slice_rows(dy, channels, begin, end), alone, channels)[0]);
+        }
+      }
+}
+
+TEST(CausalConv, GradientsRepeatAndAddUp) {
+  TestCtx ctx;
+  const Many in = conv_inputs(403, 70, 4);
+  const Values dy = normal_values(403 * 70, 5);
+  for (const DType t : kStorageTypes) {
+    const Values dw = conv_backward(ctx, t, in, dy, kEnds, 70)[1];
+    expect_same_bits("dw again", conv_backward(ctx, t, in, dy, kEnds, 70)[1], dw);
+    const DType a = accumulate_dtype(t);
+    TestTensor x(ctx, in[0], t, {403, 78}), w(ctx, in[1], t, {70, 4}), up(ctx, dy, t, {403, 70}),
+        dx(ctx, t, {403, 78}), twice(ctx, Values(280, 0.0), a, {70, 4});
+    const TestTensor ends(ctx, kEnds, {std::ssize(kEnds)});
+    for (int i = 0; i < 2; ++i) causal_conv_backward(ctx, dx, twice, up, x, w, ends);
+    for (size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(twice.values()[i], 2 * dw[i]) << i;
+  }
+}
+
+/// Pages of sequences whose rows come in pieces; all that is not written is NaN.
+struct Windows {
+  Windows(Ctx& c, DType t, int64_t channels, int64_t taps)
+      : windows(c, t, {kLayers, kTails, (taps - 1) * channels}),
+        tail(c, t, {kLayers, kTails, 1}),
+        state(c, accumulate_dtype(t), {kLayers, kTails, 1}) {}
+  DeltaPages pages(const CTensor& tails, const CTensor& slots, const CTensor& lengths) const {
+    return {windows, tail, tail, state, state, tails, slots, slots, lengths};
+  }
+  static constexpr int64_t kLayers = 2, kTails = 6;
+  TestTensor windows, tail, state;
+};
+
+/// In random pieces, some steps being one row of each sequence.
+TEST(CausalConv, PiecesHaveTheBitsOfTheWhole) {
+  const std::vector<int32_t> lengths{5, 1, 130, 70};
+  const std::vector<int32_t> tail_of{3, 0, 5, 2};
+  for (const int64_t channels : {64, 70, 1032})
+    for (const int64_t taps : {1, 2, 3, 4, 5, 6, 7, 8})
+      for (const DType t : kStorageTypes) {
+        if (channels == 1032 && taps != 4) continue;
+        TestCtx ctx;
+        Ctx& c = ctx;
+        const std::string name = fmt::format("{} taps of {} channels, {}", taps, channels, dtype_name(t));
+        const int64_t row = channels + 8;
+        const Windows all(c, t, channels, taps);
+        const Values w = normal_values(channels * taps, 6);
+        std::vector<Values> x, want, got(lengths.size());
+        std::vector<int64_t> done(lengths.size(), 0);
+        for (size_t n = 0; n < lengths.size(); ++n) {
+          x.push_back(normal_values(lengths[n] * row, 7 + n));
+          for (int64_t i = channels - 1; i < std::ssize(x[n]); i += row)
+            std::fill_n(x[n].begin() + i + 1, 8, NAN);
+          want.push_back(conv(c, t, {x[n], w}, {0, lengths[n]}, channels)[0]);
+        }
+        for (int64_t step = 0; done[2] < lengths[2]; ++step) {
+          ArenaScope scope(c.scratch);
+          std::vector<int32_t> ends{0}, tails, seen;
+          std::vector<size_t> which;
+          Values rows;
+          for (size_t n = 0; n < lengths.size(); ++n) {
+            const int64_t left = lengths[n] - done[n];
+            const int64_t piece = step % 3 == 1 ? 1 : random_ids(1, step % 3 == 0 ? 30 : 3, 17 * step + n)[0],
+                          count = std::min(left, piece);
+            if (left == 0) continue;
+            const Values part = slice_rows(x[n], row, done[n], done[n] + count);
+            rows.insert(rows.end(), part.begin(), part.end());
+            done[n] += count;
+            ends.push_back(ends.back() + static_cast<int32_t>(count));
+            tails.push_back(tail_of[n]);
+            seen.push_back(static_cast<int32_t>(done[n]));
+            which.push_back(n);
+          }
+          if (ends.back() == 0) continue;
+          const int64_t count = std::ssize(which), tokens = ends.back();
+          const TestTensor y(c, t, {tokens, channels}), projected(c, rows, t, {tokens, row}),
+              taps_of(c, w, t, {channels, taps}), tail(c, tails, {count}), length(c, seen, {count}),
+              slots(c, std::vector<int32_t>(which.size(), 0), {count});
+          causal_conv_paged(c, y, all.pages(tail, slots, length), 1, projected, taps_of,
+                            TestTensor(c, ends, {count + 1}));
+          const Values out = y.values();
+          for (size_t k = 0; k < which.size(); ++k) {
+            const Values part = slice_rows(out, channels, ends[k], ends[k + 1]);
+            got[which[k]].insert(got[which[k]].end(), part.begin(), part.end());
+          }
+        }
+        for (size_t n : {size_t{0}, size_t{1}, size_t{2}})
+          expect_same_bits(fmt::format("{}, sequence {}", name, n), got[n], want[n]);
+        const Values windows = all.windows.values();
+        const int64_t window = (taps - 1) * channels;
+        for (int64_t k = 0; k < std::ssize(windows); ++k) {
+          const int64_t tail = k / window % Windows::kTails;
+          if (k / window < Windows::kTails || tail == 1 || tail == 4) {
+            ASSERT_TRUE(std::isnan(windows[k])) << name << ": element " << k << " of windows of others";
+          }
+        }
+      }
 }
 
 // ---- unit vectors of heads ----
@@ -113,6 +272,52 @@ CPU_TEST(UnitHeads, Gradient) {
       [](Ctx& c, DType t, const Many& in, const Many& douts) {
         return unit_heads_gradient(c, t, in, douts[0], kSmall);
       });
+}
+
+/// Widths of heads on both sides of where kernels change.
+std::vector<DeltaShape> shapes_of_heads() {
+  std::vector<DeltaShape> shapes{kSmall};
+  for (const int64_t width : {8, 64, 72, 100, 128, 200, 256})
+    shapes.push_back({.key_heads = 2, .value_heads = 4, .key_dim = width, .value_dim = width});
+  shapes.push_back({.key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128});
+  return shapes;
+}
+
+TEST(UnitHeads, TypesAndRows) {
+  for (const DeltaShape& shape : shapes_of_heads()) {
+    const std::string name = fmt::format("{} heads of {}", shape.key_heads, shape.key_dim);
+    const int64_t width = shape.qkv_width();
+    const Many in{normal_values(19 * width, 5)};
+    check_dtypes(name, in, [&](Ctx& c, DType t, const Many& at) { return unit_heads(c, t, at, shape); });
+    check_rows(name, 19, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+      return unit_heads(c, t, {slice_rows(in[0], width, begin, end)}, shape);
+    });
+    const Values dy = normal_values(19 * width, 6);
+    check_dtypes("backward, " + name, {in[0], dy}, [&](Ctx& c, DType t, const Many& at) {
+      return unit_heads_gradient(c, t, {at[0]}, at[1], shape);
+    });
+    check_rows("backward, " + name, 19, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+      return unit_heads_gradient(c, t, {slice_rows(in[0], width, begin, end)},
+                                 slice_rows(dy, width, begin, end), shape);
+    });
+  }
+}
+
+/// One rounding, after r and the scale; a head of zeros stays zeros.
+TEST(UnitHeads, BitsFollowTheDefinition) {
+  const DeltaShape shape{.key_heads = 1, .value_heads = 1, .key_dim = 1, .value_dim = 1};
+  TestCtx ctx;
+  for (const DType t : kStorageTypes) {
+    if (t == DType::f64) continue;
+    const Values x = round_to(normal_values(30, 12), DType::bf16), y = unit_heads(ctx, t, {x}, shape)[0];
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto v = static_cast<float>(x[i]);
+      const float unit = v * (1.0f / std::sqrt(v * v + 1e-6f));
+      EXPECT_EQ(y[i], i % 3 == 2 ? x[i] : round_to(unit, t)) << i;
+    }
+    expect_same_bits("zeros", unit_heads(ctx, t, {Values(3 * kSmall.qkv_width(), 0.0)}, kSmall)[0],
+                     Values(3 * kSmall.qkv_width(), 0.0));
+  }
 }
 
 // ---- gates ----
@@ -162,8 +367,29 @@ CPU_TEST(DeltaGates, Gradient) {
       });
 }
 
+/// The gates of bf16 rows are as exact as those of fp32 rows.
+TEST(DeltaGates, TypesAndRows) {
+  for (const auto& [tokens, heads] : {std::pair<int64_t, int64_t>{5, 4}, {300, 32}, {1, 48}, {3000, 33}}) {
+    const DeltaShape shape{.key_heads = 1, .value_heads = heads, .key_dim = 1, .value_dim = 2};
+    const std::string name = fmt::format("{} rows of {} heads", tokens, heads);
+    const int64_t width = shape.projected_width();
+    Many in{normal_values(tokens * width, 6, 3.0), normal_values(heads, 7), normal_values(heads, 8)};
+    check_dtypes(
+        name, in, [&](Ctx& c, DType t, const Many& at) { return gates(c, t, at, shape); }, 2e-6, 2e-6);
+    if (tokens == 300)
+      check_rows(name, tokens, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+        return gates(c, t, {slice_rows(in[0], width, begin, end), in[1], in[2]}, shape);
+      });
+    in.push_back(normal_values(tokens * heads, 9));
+    in.push_back(normal_values(tokens * heads, 10));
+    check_dtypes("backward, " + name, in, [&](Ctx& c, DType t, const Many& at) {
+      return gates_gradient(c, t, {at[0], at[1], at[2]}, {at[3], at[4]}, shape);
+    });
+  }
+}
+
 /// fp32 gates are not rounded to a narrower storage; above 20 softplus is its argument.
-CPU_TEST(DeltaGates, Limits) {
+TEST(DeltaGates, Limits) {
   const DeltaShape shape{1, 2, 1, 1};
   TestCtx ctx;
   for (const DType t : kStorageTypes) {
@@ -222,6 +448,33 @@ CPU_TEST(GatedNorm, Gradient) {
       [](Ctx& c, DType t, const Many& in, const Many& douts) {
         return gated_norm_gradient(c, t, in, douts[0], kSmall);
       });
+}
+
+TEST(GatedNorm, TypesAndRows) {
+  for (const DeltaShape& shape : shapes_of_heads()) {
+    const int64_t value = shape.value_width(), width = shape.projected_width();
+    for (const int64_t tokens : {19, 300}) {
+      const std::string name =
+          fmt::format("{} rows of {} heads of {}", tokens, shape.value_heads, shape.value_dim);
+      if (tokens == 300 && value > 256) continue;
+      Many in{normal_values(tokens * value, 9), normal_values(tokens * width, 10),
+              normal_values(shape.value_dim, 11)};
+      check_dtypes(name, in, [&](Ctx& c, DType t, const Many& at) { return gated_norm(c, t, at, shape); });
+      in.push_back(normal_values(tokens * value, 12));
+      check_dtypes("backward, " + name, in, [&](Ctx& c, DType t, const Many& at) {
+        return gated_norm_gradient(c, t, {at[0], at[1], at[2]}, at[3], shape);
+      });
+      if (tokens != 19) continue;
+      check_rows(name, tokens, [&](Ctx& c, DType t, int64_t begin, int64_t end) {
+        const auto cut = [&](const Values& v, int64_t w) { return slice_rows(v, w, begin, end); };
+        const Many own{cut(in[0], value), cut(in[1], width), in[2]};
+        Many out = gated_norm(c, t, own, shape);
+        const Many gradient = gated_norm_gradient(c, t, own, cut(in[3], value), shape);
+        out.insert(out.end(), {gradient[0], gradient[1]});
+        return out;
+      });
+    }
+  }
 }
 
 }  // namespace

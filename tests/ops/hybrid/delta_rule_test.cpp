@@ -300,12 +300,14 @@ struct Sequence {
 
 /// The next rows of some sequences, in one batch.
 struct Piece {
-  /// So many rows of each sequence, as far as it has them. A border has a slot of its own: none is read after
-  /// it was written to.
+  /// So many rows of each sequence, as far as it has them; one without any is not there. A border has a slot of
+  /// its own: none is read after it was written to.
   Piece(std::vector<Sequence>& sequences, const std::vector<int64_t>& counts, int32_t& next_slot) {
     for (size_t n = 0; n < counts.size(); ++n) {
       Sequence& s = sequences[n];
       const int64_t end = std::min(s.length, s.done + counts[n]);
+      if (end == s.done) continue;
+      tails.push_back(n == 0 ? 2 : 0);
       in.resize(s.in.size());
       for (size_t k = 0; k < in.size(); ++k) append(in[k], s.part(s.in[k], s.done, end));
       append(want, s.part(s.want, s.done, end));
@@ -321,7 +323,7 @@ struct Piece {
 
   Many in;
   Values want;
-  Ends ends{0}, lengths, from, to;
+  Ends ends{0}, lengths, tails, from, to;
 };
 
 /// An op on the rows of a piece, with the pages and cu_seqlens.
@@ -331,7 +333,7 @@ void expect_piece(Ctx& c, const Pages& pages, const Piece& p, const PagedOp& op)
   const int64_t count = std::ssize(p.from);
   if (p.ends.back() == 0) return;
   ArenaScope scope(c.scratch);
-  TestTensor tails(c, Ends{2, 0}, {count}), from(c, p.from, {count}), to(c, p.to, {count}),
+  TestTensor tails(c, p.tails, {count}), from(c, p.from, {count}), to(c, p.to, {count}),
       lengths(c, p.lengths, {count}), cu(c, p.ends, {count + 1});
   expect_same_bits("rows", op(c, p.in, pages.with(tails, from, to, lengths), cu, p.ends.back()), p.want);
 }

@@ -43,7 +43,6 @@ TEST(HybridRules, TrainingOnResponsesIsPlanned) {
 }
 
 TEST(HybridRules, WhatDoesNotWorkYetIsRefused) {
-  expect_error_of(plan_of({"run.device=cuda"}), "run.device", "run on the CPU only");
   expect_error_of(plan_of({"roles.rollout.tp=2"}, 2, kMinimalConfig), "roles.rollout.tp",
                   "ranks that generate share no gated delta nets yet");
   // A validation generates on trainer ranks.
@@ -76,6 +75,18 @@ TEST(HybridRules, HeadsOfDeltaNetsAreShared) {
                   "roles.trainer.cp", "3 value heads of gated delta nets of a tp rank do not divide by 2");
 }
 
+TEST(HybridRules, AGpuTakesHeadsOfUpTo256) {
+  ModelConfig model = small_hybrid();
+  for (const int64_t size : {16, 256, 512}) {
+    model.delta.value_dim = size;
+    const PlanResult result = plan_of({"run.device=cuda"}, 1, kMinimalConfig, model);
+    if (size > 256)
+      expect_error_of(result, "run.device", "have 512 elements; on a GPU they have at most 256");
+    else
+      EXPECT_TRUE(result.errors.empty()) << size << ": " << result.errors[0].message;
+  }
+}
+
 TEST(HybridRules, PromptsWithImagesAreRefused) {
   ModelConfig model = small_hybrid();
   model.media_token_ids = {7, 9};
@@ -97,6 +108,13 @@ TEST(HybridRules, StatesAreCountedBesidePages) {
   for (const MemoryRow& row : plan.memory) {
     EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), 32 * plan.state_bytes) << row.phase;
     EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_cache"), plan.kv_pages * plan.kv_page_bytes);
+  }
+  // Padding rows of a GPU have a tail of their own.
+  const RunPlan gpu = plan_of({"run.device=cuda", "run.dtype=fp32"}, 1, kMinimalConfig).plan;
+  for (const MemoryRow& row : gpu.memory) {
+    if (row.phase != "generate") continue;
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"),
+              32 * plan.state_bytes + 4 * (window + tail));
   }
 }
 

@@ -1,5 +1,8 @@
 #include "src/run/plan/memory/cache_bytes.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "src/rollout/kv_cache.h"
 #include "src/run/plan/memory/memory.h"
 
@@ -10,15 +13,20 @@ std::vector<CacheBytes> cache_bytes(const ModelConfig& model, const RolePlan& ro
   std::vector<CacheBytes> stages;
   for (const LayerRanges& parts : role.stages) {
     const int64_t of_token = KvShape(model, parts, role.tp(), dtype).page_bytes(1);
+    const StateShape states(model, parts, dtype);
     stages.push_back({.page = saturating_multiply(of_token, page_tokens),
-                      .state = StateShape(model, parts, dtype).sequence_bytes()});
+                      .state = states.sequence_bytes(),
+                      .spare = states.tail_bytes()});
   }
   return stages;
 }
 
 void add_cache(MemoryParts& parts, const RunPlan& plan, const CacheBytes& stage, const std::string& name) {
   const int64_t pages = saturating_multiply(plan.kv_pages, stage.page),
-                states = saturating_multiply(plan.running_sequences, stage.state);
+                spare = plan.device == Device::cuda ? stage.spare : 0,
+                states = std::min(saturating_multiply(plan.running_sequences, stage.state),
+                                  std::numeric_limits<int64_t>::max() - spare) +
+                         spare;
   if (pages > 0) parts.emplace_back(name + "_cache", pages);
   if (states > 0) parts.emplace_back(name + "_states", states);
 }

@@ -6,9 +6,9 @@
 
 namespace temper {
 
-/// A page, and the states of one sequence.
+/// A page, the states of one sequence, and what padding rows of a GPU write to.
 struct CacheBytes {
-  int64_t page = 0, state = 0;
+  int64_t page = 0, state = 0, spare = 0;
 };
 /// On each stage of a role.
 std::vector<CacheBytes> cache_bytes(const ModelConfig& model, const RolePlan& role, DType dtype,

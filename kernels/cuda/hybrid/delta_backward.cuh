@@ -103,8 +103,8 @@ TEMPER_DEVICE uint32_t element(uint32_t tile, int row, int column) {
 template <int P, int Rows, int Columns, int Threads>
 TEMPER_DEVICE void load_tile(uint32_t tile, const bf* from, int64_t pitch, int rows, int columns,
                              bool whole) {
-  constexpr int kGroups = Columns / 8, kStep = Threads / kGroups;
-  static_assert(Threads % kGroups == 0);
+  constexpr int kGroups = Columns / 8, kStep = Threads / kGroups, kTurns = (Rows + kStep - 1) / kStep;
+  static_assert(Threads % kGroups == 0 && (kTurns == 1 || Rows % kStep == 0));
   const int first = static_cast<int>(threadIdx.x) / kGroups,
             column = static_cast<int>(threadIdx.x) % kGroups * 8;
   const int there = min(max(columns - column, 0), 8);
@@ -112,9 +112,10 @@ TEMPER_DEVICE void load_tile(uint32_t tile, const bf* from, int64_t pitch, int r
   uint32_t to = element<P>(tile, first, column);
   if (whole) {
     const int last = there > 0 ? rows : 0;
-#pragma unroll 8
-    for (int row = first; row < Rows; row += kStep) {
-      copy_async16(to, from, row < last);
+    if (kStep > Rows && first >= Rows) return;
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      copy_async16(to, from, first + turn * kStep < last);
       from += kStep * pitch;
       to += kStep * P * 2;
     }

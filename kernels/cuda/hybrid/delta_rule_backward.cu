@@ -83,7 +83,7 @@ TEMPER_DEVICE void store_pairs(const Call<bf>& c, const Chunk& chunk, int head, 
 }
 
 template <int DK>
-__global__ void __launch_bounds__(kPairsThreads, DK == 256 ? 3 : 4) pairs_kernel(const Call<bf> c) {
+__global__ void __launch_bounds__(kPairsThreads, 3) pairs_kernel(const Call<bf> c) {
   begin_kernel();
   const Chunk chunk = chunk_of(c.cu, c.S, blockIdx.x);
   if (chunk.rows == 0) return;

@@ -30,7 +30,9 @@ void fill(Lane& lane, const Tensor& pool, int32_t to, int32_t from) {
 
 }  // namespace
 
-StateShape::StateShape(const Model& model) : StateShape(model.config(), model.parts(), model.dtype()) {}
+StateShape::StateShape(const Model& model) : StateShape(model.config(), model.parts(), model.dtype()) {
+  heads = delta_shape(model.config().delta, model.splits().tp_ranks());
+}
 
 StateShape::StateShape(const ModelConfig& config, const LayerRanges& parts, DType type)
     : layers(delta_layers(config, parts)),

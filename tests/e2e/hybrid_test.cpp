@@ -53,6 +53,10 @@ TEST_F(HybridRun, RolloutAndTrainerHaveOneNumerics) {
       {"vpp2", "roles.trainer.pp=2 roles.trainer.vpp=2"},
       {"zero3", "roles.trainer.zero=3"},
       {"apart", "roles.trainer.ranks='\"0\"' roles.rollout.ranks='\"1\"'"},
+      {"tp2",
+       "roles.trainer.tp=2 roles.rollout.tp=2 validation.data=data.jsonl validation.every=2 "
+       "validation.max_prompts=4"},
+      {"tp2cp2", "roles.trainer.cp=2 roles.rollout.tp=2"},
   };
   std::vector<RanksRun> runs;
   for (const auto& [name, keys] : layouts)

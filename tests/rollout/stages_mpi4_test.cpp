@@ -1,5 +1,5 @@
-// An engine whose ranks have a stage of the model each: responses, texts and counters are those of one rank
-// with the whole model, on every rank.
+// An engine whose ranks have a stage of the model each, or a share of its heads: responses, texts and counters
+// are those of one rank with the whole model, on every rank.
 
 #include "src/comm/mesh.h"
 #include "src/models/stages.h"
@@ -131,18 +131,20 @@ TEST_F(StagesOfAnEngine, EditLogitsAlike) {
   compare(deep_config(false), DType::f32, engine_options(), how);
 }
 
-/// Too few states for all, and chunks that get full while several steps are under way.
-TEST_F(StagesOfAnEngine, KeepStatesOfTheirLayers) {
+/// Too few states for all, and chunks that get full while several steps are under way; of four ranks that
+/// share heads two have the same key head.
+TEST_F(StagesOfAnEngine, KeepStatesOfTheirLayersAndHeads) {
   const ModelConfig config = hybrid_config(9);
   EngineOptions tight = engine_options(14);
   tight.scheduler = {.max_running_sequences = 7, .prefill_chunk_tokens = 21};
   tight.num_states = 5;
   const Output want =
       generate(*make(config, DType::bf16, nullptr), nullptr, engine_options(100), generate_options(50));
-  for (const auto& [pp, vpp] : {std::pair{2, 1}, {2, 4}, {4, 2}})
+  for (const auto& [tp, pp, vpp] :
+       {std::array{1, 2, 1}, {1, 2, 4}, {1, 4, 2}, {2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 2, 4}})
     for (const EngineOptions& options : {engine_options(100), tight}) {
-      SCOPED_TRACE(fmt::format("pp {} vpp {}, {} pages", pp, vpp, options.num_pages));
-      const std::unique_ptr<Mesh> mesh = mesh_of(1, pp);
+      SCOPED_TRACE(fmt::format("tp {} pp {} vpp {}, {} pages", tp, pp, vpp, options.num_pages));
+      const std::unique_ptr<Mesh> mesh = mesh_of(tp, pp);
       const std::unique_ptr<Model> model = make(config, DType::bf16, mesh.get(), vpp);
       const Output got = generate(*model, mesh.get(), options, generate_options(50));
       expect_equal(got, want);

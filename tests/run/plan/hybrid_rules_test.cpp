@@ -1,4 +1,4 @@
-// What hybrid models cannot do yet is refused before a run begins.
+// Plans of hybrid models: what their sequences keep is counted, shapes that nothing takes are refused.
 
 #include <gtest/gtest.h>
 
@@ -40,18 +40,6 @@ TEST(HybridRules, TrainingOnResponsesIsPlanned) {
     const PlanResult result = plan_of({dtype});
     EXPECT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
   }
-}
-
-TEST(HybridRules, WhatDoesNotWorkYetIsRefused) {
-  expect_error_of(plan_of({"roles.rollout.tp=2"}, 2, kMinimalConfig), "roles.rollout.tp",
-                  "ranks that generate share no gated delta nets yet");
-  // A validation generates on trainer ranks.
-  const std::vector<std::string> trainer{"roles.trainer.tp=2", "roles.rollout.tp=1"};
-  EXPECT_TRUE(plan_of(trainer, 2, kMinimalConfig).errors.empty());
-  std::vector<std::string> validates = trainer;
-  validates.insert(validates.end(), {"validation.data=v.jsonl", "validation.every=1"});
-  expect_error_of(plan_of(validates, 2, kMinimalConfig), "roles.trainer.tp",
-                  "ranks that generate share no gated delta nets yet");
 }
 
 /// Value heads are whole, key heads may be fewer than ranks; over cp those of a tp rank.
@@ -113,8 +101,31 @@ TEST(HybridRules, StatesAreCountedBesidePages) {
   const RunPlan gpu = plan_of({"run.device=cuda", "run.dtype=fp32"}, 1, kMinimalConfig).plan;
   for (const MemoryRow& row : gpu.memory) {
     if (row.phase != "generate") continue;
-    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"),
-              32 * plan.state_bytes + 4 * (window + tail));
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), 32 * plan.state_bytes + 4 * (window + tail));
+  }
+}
+
+/// What a rank keeps of a sequence is of its own heads: of four ranks two have the same key head.
+TEST(HybridRules, RanksThatShareHeadsKeepTheirStates) {
+  const auto bytes = [](int64_t keys, int64_t values) {
+    return 4 * (3 * 16 * (2 * keys + values) + 64 * (16 * (keys + values) + values) + values * 16 * 16);
+  };
+  for (const auto& [tp, keys] : {std::pair{1, 2}, {2, 1}, {4, 1}}) {
+    SCOPED_TRACE(tp);
+    const PlanResult result = plan_of({fmt::format("roles.rollout.tp={}", tp)}, 4, kMinimalConfig);
+    ASSERT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
+    EXPECT_EQ(result.plan.state_bytes, bytes(keys, 4 / tp));
+  }
+  // A validation generates on trainer ranks, beside rollout ranks that are whole.
+  const PlanResult two =
+      plan_of({"roles.trainer.tp=4", "roles.rollout.tp=1", "validation.data=v.jsonl", "validation.every=1"},
+              4, kMinimalConfig);
+  ASSERT_TRUE(two.errors.empty()) << two.errors[0].key << ": " << two.errors[0].message;
+  const int64_t sequences = two.plan.running_sequences;
+  for (const MemoryRow& row : two.plan.memory) {
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), sequences * bytes(2, 4)) << row.phase;
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "validation_states"), sequences * bytes(1, 1))
+        << row.phase;
   }
 }
 

@@ -63,7 +63,10 @@ std::vector<Recipe> large_recipes() {
       {"conf/qwen1.5_moe_a2.7b_grpo_8gpu.toml", 8, published("Qwen1.5-MoE-A2.7B"), 14315784192, 1, 1, 1, 1},
       {"conf/mixtral_8x7b_grpo_8gpu.toml", 8, published("Mixtral-8x7B-v0.1"), 46702792704, 1, 4, 1, 4},
       {"conf/qwen2.5_7b_dapo_8gpu.toml", 8, published("Qwen2.5-7B"), 7615616512, 1, 1, 1, 1},
-      {"conf/qwen3_8b_gspo_8gpu.toml", 8, published("Qwen3-8B"), 8190735360, 1, 1, 1, 1}};
+      {"conf/qwen3_8b_gspo_8gpu.toml", 8, published("Qwen3-8B"), 8190735360, 1, 1, 1, 1},
+      {"conf/qwen3.5_9b_grpo_8gpu.toml", 8, published("Qwen3.5-9B"), 8953803264, 1, 1, 1, 1},
+      {"conf/qwen3.5_27b_grpo_8gpu.toml", 8, published("Qwen3.5-27B"), 26895998464, 4, 1, 4, 1},
+      {"conf/qwen3.5_35b_a3b_grpo_8gpu.toml", 8, published("Qwen3.5-35B-A3B"), 34660610688, 1, 1, 4, 1}};
 }
 
 std::string all_errors(const PlanResult& result) {
@@ -182,7 +185,8 @@ Words options_of(const std::string& file) {
   for (const Recipe& recipe : large_recipes())
     if (file == recipe.file)
       return {"--ranks", std::to_string(recipe.ranks), "--gpus-per-node", "8", "--device-memory", "80GB"};
-  if (file.find("8b_") != std::string::npos) return {"--device-memory", "141GB"};
+  for (const char* name : {"8b_", "9b_"})
+    if (file.find(name) != std::string::npos) return {"--device-memory", "141GB"};
   if (file.find("1gpu") != std::string::npos || file.find("products") != std::string::npos)
     return {"--device-memory", "80GB"};
   return {"--ranks", "2"};
@@ -214,19 +218,23 @@ TEST(Recipes, ArePlannedWithoutModelsAndData) {
               std::string::npos);
     ++recipes;
   }
-  EXPECT_GE(recipes, 21);
+  EXPECT_GE(recipes, 26);
 }
 
-/// They have no recipe of their own as long as no GPU runs them.
-TEST(Recipes, LargeHybridModelsArePlannedForCpusInSeconds) {
-  for (const char* name : {"Qwen3.5-4B", "Qwen3.5-9B", "Qwen3.5-27B", "Qwen3.5-35B-A3B"}) {
+/// With the states of the sequences that run, and the heads of a rank in them.
+TEST(Recipes, LargeHybridModelsArePlannedInSeconds) {
+  const std::pair<const char*, int64_t> states[] = {
+      {"9b_grpo_8gpu", 70582272}, {"27b_grpo_8gpu", 51216384}, {"35b_a3b_grpo_8gpu", 22056960}};
+  for (const auto& [name, bytes] : states) {
     const std::clock_t begin = std::clock();
-    const CheckOutcome outcome = check_outcome(
-        parse_command_line({"check", "conf/demo_hybrid_sft.toml", std::string("model.path=not-here/") + name,
-                            "data.train=not-here/train.jsonl", "roles.trainer.zero=3", "--ranks", "8"}));
+    const CheckOutcome outcome =
+        check_outcome(parse_command_line({"check", fmt::format("conf/qwen3.5_{}.toml", name), "--ranks", "8",
+                                          "--gpus-per-node", "8", "--device-memory", "80GB", "--all"}));
     EXPECT_LE(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 3) << name;
     EXPECT_EQ(outcome.exit_code, 0) << name << "\n" << outcome.output;
-    EXPECT_NE(outcome.output.find(std::string("planned from conf/models/") + name + ".json"),
+    EXPECT_NE(outcome.output.find(fmt::format("of sequences at once in gated delta nets, per rank, {} bytes "
+                                              "each",
+                                              bytes)),
               std::string::npos)
         << outcome.output;
   }

@@ -139,10 +139,6 @@ void plan_cache(PlanDraft& d) {
   if (longest == 0) return;
   plan.kv_page_tokens = r.kv_page_tokens;
   const RolePlan& role = plan.generates ? *plan.generator() : plan.trainer();
-  for (const RolePlan* one : {&role, plan.validates ? &plan.trainer() : &role})
-    if (one->tp() > 1 && !d.facts.delta.layers.empty())
-      return d.error(fmt::format("roles.{}.tp", one->name()),
-                     fmt::format("{}: ranks that generate share no gated delta nets yet", one->tp()), {1});
   plan.kv_page_bytes = 1;  // no layer may have pages
   for (const CacheBytes& stage : cache_bytes(d.facts, role, plan.dtype, r.kv_page_tokens)) {
     plan.kv_page_bytes = std::max(plan.kv_page_bytes, stage.page);

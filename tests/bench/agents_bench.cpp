@@ -186,10 +186,10 @@ void measure_share(int sessions, int turns) {
       "all, "
       "%ld steps)\n",
       sessions, turns, 100 * running / waited, waited, watch.seconds(), static_cast<long>(steps));
-  std::map<std::string, double> turns = service.service.take_counts();
+  std::map<std::string, double> counts = service.service.take_counts();
   std::printf("  rows prefilled %ld, found in pages %ld; again because of turns: %.2f %%\n",
               static_cast<long>(rows.rows_prefilled), static_cast<long>(rows.rows_shared),
-              100 * turns["rollout/turn_rows_again"] / static_cast<double>(rows.rows_prefilled));
+              100 * counts["rollout/turn_rows_again"] / static_cast<double>(rows.rows_prefilled));
 }
 
 /// Answers at once what a desk was asked.

@@ -59,7 +59,6 @@ size_t Generation::add(Request request) {
   prompt->first_sample = request.first_sample;
   prompt->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   prompt->samples = open_samples(request, options_);
-  CHECK(!prompt->samples.empty(), "prompt {} has no sample to go on with", request.data_position);
   for (const Response& r : request.begun) {
     if (!r.tokens.empty()) prompt->seen = prompt->prompt_tokens;  // its rows were counted
     prompt->after_stop |= tokens_before_stop(request.after_stop, r, options_.version) > 0;
@@ -72,7 +71,7 @@ size_t Generation::add(Request request) {
     CHECK(on_scored_ && engine_.pipeline_.stages() == 1, "nobody scores prompts here");
     prompt->scores.emplace(prompt->tokens.size());
   }
-  const size_t number = requests_.add(prompt->samples.size(), std::move(responses), request.after_stop);
+  const size_t number = requests_.add(prompt->ends(), std::move(responses), request.after_stop);
   prompt->request = number;
   scheduler_.add(std::move(prompt));
   return number;
@@ -115,7 +114,7 @@ bool Generation::can_replay(const ScheduledRows& part) const {
 }
 
 void Generation::cancel(size_t request) {
-  if (const size_t samples = scheduler_.cancel(request); samples > 0) requests_.cancel(request, samples);
+  if (const size_t ends = scheduler_.cancel(request); ends > 0) requests_.cancel(request, ends);
 }
 
 void Generation::replay(Ctx& c, std::span<const ScheduledRows> rows) {
@@ -142,6 +141,7 @@ std::vector<DrawTarget> Generation::fork_prompts(const std::vector<DrawTarget>& 
       continue;
     }
     if (sequence->scores) on_scored_(sequence->request, *std::exchange(sequence->scores, {}));
+    if (sequence->samples.empty()) requests_.put_away_prompt(*sequence);  // only scored
     for (Sequence* sample : scheduler_.fork(*sequence)) {
       growth_.go_on(*sample, requests_);
       if (sample->missing() == 0) targets.push_back({row, sample});

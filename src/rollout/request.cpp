@@ -31,12 +31,13 @@ void check_request(const Request& r, int64_t capacity, const ModelConfig& model)
   for (const Response& begun : r.begun)
     if (begun.finish == FinishReason::unfinished)
       longest = std::max(longest, length + static_cast<int64_t>(begun.tokens.size()));
-  if (length == 0 || longest >= capacity)
+  const int64_t most = r.num_samples > 0 ? capacity - 1 : capacity;  // a token may follow
+  if (length == 0 || longest > most)
     fail(Exit::data, {.what = length == 0 ? "a prompt has no tokens" : "a prompt is too long",
                       .where = fmt::format("prompt {}", r.data_position),
                       .why = fmt::format(
                           "{} tokens{}; 1 to {} fit into context and cache{}", longest,
-                          longest > length ? " with the begun response" : "", capacity - 1,
+                          longest > length ? " with the begun response" : "", most,
                           longest >= model.max_position_embeddings ? why_no_longer_context(model.rope) : ""),
                       .fix = "take the prompt out, or raise model.context_tokens or rollout.kv_memory"});
   require_ids(r.prompt, r.data_position, model.vocab_size);
@@ -76,6 +77,8 @@ std::vector<int32_t> open_samples(const Request& request, const GenerateOptions&
     }
     open.push_back(sample);
   }
+  CHECK(!open.empty() || (request.num_samples == 0 && request.scores_prompt),
+        "prompt {} has no sample to go on with", request.data_position);
   return open;
 }
 

@@ -31,7 +31,7 @@ struct GenerateOptions {
 struct Request {
   int64_t data_position = 0;
   std::vector<int32_t> prompt;
-  int32_t num_samples = 1;
+  int32_t num_samples = 1;  // 0: the prompt is scored, and that is all
   /// The random numbers of sample i are those of first_sample + i.
   int32_t first_sample = 0;
   /// By sample, where an earlier call began them; empty: none did. Unfinished ones go on.

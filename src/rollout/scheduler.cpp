@@ -10,9 +10,6 @@ namespace {
 
 int64_t num_samples(const Sequence& prompt) { return static_cast<int64_t>(prompt.samples.size()); }
 
-/// Samples of a sequence, which may be a prompt.
-size_t weight(const Sequence& s) { return s.is_prompt() ? s.samples.size() : 1; }
-
 }  // namespace
 
 Scheduler::Scheduler(KvCache& cache, const SchedulerOptions& options) : cache_(cache), options_(options) {
@@ -58,6 +55,7 @@ void Scheduler::find_pages(Sequence& s) {
   s.pages = std::move(found.pages);
   s.noted = found.noted;
   s.cached = found.tokens;
+  if (s.is_prompt() && s.seen == 0) s.found = found.tokens;
   if (!s.after_stop && s.cached > s.seen)
     count(s.is_prompt() ? *s.prompt_rows : s.rows, {.rows_shared = s.cached - s.seen});
   s.seen = std::max(s.seen, s.cached);
@@ -203,12 +201,14 @@ std::vector<Sequence*> Scheduler::fork(Sequence& prompt) {
     s->counts = prompt.counts;
     s->after_stop = prompt.after_stop;
     s->prompt_rows = prompt.prompt_rows;
+    s->found = prompt.found;
     s->response.routes = prompt.response.routes;
     sharing += share(samples.empty() ? prompt : *samples.front(), *s) ? 1 : 0;
     samples.push_back(s.get());
     active_.insert(at, std::move(s));
   }
-  if (!prompt.after_stop) count(*prompt.prompt_rows, {.rows_shared = (sharing - 1) * prompt.cached});
+  if (!prompt.after_stop && sharing > 1)
+    count(*prompt.prompt_rows, {.rows_shared = (sharing - 1) * prompt.cached});
   drop_pages(prompt);
   active_.erase(at);
   return samples;
@@ -225,18 +225,18 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence& sequence) {
 }
 
 size_t Scheduler::cancel(size_t request) {
-  size_t samples = 0;
+  size_t ends = 0;
   const auto goes = [&](const std::unique_ptr<Sequence>& s) {
     if (s->request != request) return false;
     s->cancelled = s->at_work();
     if (s->cancelled) return false;
-    samples += weight(*s);
+    ends += s->ends();
     drop_pages(*s);
     return true;
   };
   std::erase_if(waiting_, goes);
   std::erase_if(active_, goes);
-  return samples;
+  return ends;
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::remove_all() {

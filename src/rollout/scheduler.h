@@ -55,7 +55,7 @@ class Scheduler {
   /// Takes a finished sequence out and frees its pages.
   std::unique_ptr<Sequence> remove(Sequence& sequence);
 
-  /// Takes out what waits or rests of a request; how many samples those are, or were to be. What is at work
+  /// Takes out what waits or rests of a request; how many ends (Sequence::ends) that makes. What is at work
   /// is marked.
   size_t cancel(size_t request);
 

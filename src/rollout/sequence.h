@@ -5,6 +5,7 @@
 //                        ^                                              |
 //                        +--- pages ran out: pages dropped, prefilled again later (same bits) ---+
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -54,6 +55,7 @@ struct Sequence {
   HeldState state = {};     // of gated delta nets, where the model has some
   Noted noted = {};         // of the pages
   int64_t cached = 0;       // tokens whose keys are in the pages
+  int64_t found = 0;        // of a prompt: tokens whose keys earlier requests had left in pages
   int64_t seen = 0;         // most tokens ever cached: rows below it are recomputed ones
   int steps = 0;            // with rows of it that parts of this stage have still to be gone through
   bool cancelled = false;   // ends when it is no longer at work
@@ -71,6 +73,8 @@ struct Sequence {
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t new_tokens() const { return size() - prompt_tokens; }
   bool is_prompt() const { return sample < 0; }
+  /// Ends that it will have: those of a prompt's samples, or its own.
+  size_t ends() const { return is_prompt() ? std::max<size_t>(1, samples.size()) : 1; }
   /// Rows to feed before the next token can be sampled.
   int64_t missing() const { return size() - cached; }
   bool decoding() const { return !is_prompt() && missing() == 1; }

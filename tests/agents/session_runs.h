@@ -22,8 +22,10 @@ checkpoint.export_hf_every = 1
 )";
   static constexpr int64_t kSteps = 2;
 
-  void SetUp() override {
-    prepare(kConfig, sums(11));
+  void SetUp() override { prepare_runs(kConfig); }
+  /// The programs say the rewards.
+  void prepare_runs(const std::string& config_lines) const {
+    prepare(config_lines, sums(11));
     std::string config = program_.read("run.toml");
     const std::string functions = "reward.functions = [\"arithmetic\"]\n";
     config.erase(config.find(functions), functions.size());
@@ -46,6 +48,9 @@ checkpoint.export_hf_every = 1
   std::vector<Json> responses(const std::string& run, int64_t step) const {
     return program_.json_lines(rollout_file(run, step));
   }
+  double metric(const std::string& run, int64_t step, const std::string& key) const {
+    return program_.metrics(run).at(static_cast<size_t>(step - 1)).value(key, -1.0);
+  }
   void expect_same_rollouts(const std::string& a, const std::string& b, int64_t steps = kSteps) const {
     for (int64_t step = 1; step <= steps; ++step)
       EXPECT_TRUE(rollouts(a, step) == rollouts(b, step)) << "step " << step << ": " << a << ", " << b;
@@ -54,9 +59,9 @@ checkpoint.export_hf_every = 1
     for (const Json& line : program_.metrics(run))
       EXPECT_EQ(line.at("actor/rollout_logprob_diff_max"), 0.0) << run;
   }
-  std::string rollout_files(const std::string& run) const {
+  std::string rollout_files(const std::string& run, int64_t steps = kSteps) const {
     std::string files;
-    for (int64_t step = 1; step <= kSteps; ++step) files += " " + program_.path(rollout_file(run, step));
+    for (int64_t step = 1; step <= steps; ++step) files += " " + program_.path(rollout_file(run, step));
     return files;
   }
 };

@@ -1,6 +1,6 @@
-// What agents cost beside the model. Sessions of a stub harness, of many turns each with up to 2 s for its tool: in
-// how much of the time in which some turn waits does the engine run? And the server's CPU for a turn beyond
-// tokenising: JSON, matching, rendering, HTTP, where nothing computes. Clients are another process.
+// What agents cost beside the model. Sessions of a stub harness, of many turns each with up to 2 s for its
+// tool: in how much of the time in which some turn waits does the engine run? And the server's CPU for a turn
+// beyond tokenising: JSON, matching, rendering, HTTP, where nothing computes. Clients are another process.
 //
 // usage: agents_bench [sessions [turns]]     64 and 10; on a GPU's machine 256 and 20
 
@@ -186,8 +186,10 @@ void measure_share(int sessions, int turns) {
       "all, "
       "%ld steps)\n",
       sessions, turns, 100 * running / waited, waited, watch.seconds(), static_cast<long>(steps));
-  std::printf("  rows prefilled %ld, found in pages %ld\n", static_cast<long>(rows.rows_prefilled),
-              static_cast<long>(rows.rows_shared));
+  std::map<std::string, double> counts = service.service.take_counts();
+  std::printf("  rows prefilled %ld, found in pages %ld; again because of turns: %.2f %%\n",
+              static_cast<long>(rows.rows_prefilled), static_cast<long>(rows.rows_shared),
+              100 * counts["rollout/turn_rows_again"] / static_cast<double>(rows.rows_prefilled));
 }
 
 /// Answers at once what a desk was asked.

@@ -12,7 +12,8 @@
 namespace temper {
 namespace {
 
-constexpr int kManySteps = 12;
+/// A response takes up to three, weights are up to two old: begin, end, and some that are neither.
+constexpr int kManySteps = 8;
 
 class PartialRollouts : public PlacedRun {
  protected:

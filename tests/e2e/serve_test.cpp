@@ -193,6 +193,38 @@ TEST_F(Serve, TellsWhatItHas) {
   EXPECT_EQ(ask("/detokenize", {{"tokens", ids}})["prompt"], "some text");
 }
 
+/// A prompt that was asked for before is found in pages, but for its last row, through each door.
+TEST_F(Serve, UsageTellsWhatWasFoundInPages) {
+  start();
+  const Json first = ask("/v1/chat/completions", chat(question(0))),
+             second = ask("/v1/chat/completions", chat(question(0)))["usage"];
+  const Json ids = first["prompt_token_ids"];
+  const int64_t prompt = std::ssize(ids);
+  EXPECT_EQ(first["usage"]["prompt_tokens"], prompt);
+  EXPECT_EQ(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(second["prompt_tokens_details"]["cached_tokens"], prompt - 1);
+  Json body{{"model", "any"},
+            {"max_tokens", 4},
+            {"temperature", 0},
+            {"messages", {{{"role", "user"}, {"content", question(0)}}}}};
+  const Json usage = ask("/v1/messages", body)["usage"];
+  EXPECT_EQ(usage["cache_read_input_tokens"], prompt - 1);
+  EXPECT_EQ(usage["input_tokens"], 1);
+  body["stream"] = true;
+  const std::string events = post("/v1/messages", body).body;
+  const std::string begin = events.substr(0, events.find("content_block_start"));
+  EXPECT_NE(begin.find(fmt::format("\"cache_read_input_tokens\":{}", prompt - 1)), std::string::npos)
+      << begin;
+  const Json tokens =
+      ask("/inference/v1/generate", {{"token_ids", ids}, {"sampling_params", {{"max_tokens", 4}}}});
+  EXPECT_EQ(tokens["usage"]["prompt_tokens_details"]["cached_tokens"], prompt - 1);
+  // Two answers to each of two prompts, one of which is known.
+  const Json texts =
+      ask("/v1/completions", {{"prompt", {ids, {9, 8, 7}}}, {"max_tokens", 4}, {"n", 2}})["usage"];
+  EXPECT_EQ(texts["prompt_tokens"], prompt + 3);
+  EXPECT_EQ(texts["prompt_tokens_details"]["cached_tokens"], prompt - 1);
+}
+
 /// What log-likelihood tasks read: the bits of `temper score`, and the likeliest token of each place.
 TEST_F(Serve, EchoHasTheScoresOfThePrompt) {
   program_.write("ids.jsonl", "{\"tokens\": [5, 77, 300, 12, 12, 900, 4, 4000, 21]}\n");
@@ -216,6 +248,30 @@ TEST_F(Serve, EchoHasTheScoresOfThePrompt) {
     EXPECT_GE(best, said["token_logprobs"][i].get<double>());
   }
   EXPECT_EQ(answer["choices"].size(), 2u);
+  // The prompt alone: the same numbers, and no token behind them; it may fill the context.
+  const Json alone = ask("/v1/completions", {{"prompt", {5, 77, 300, 12, 12, 900, 4, 4000, 21}},
+                                             {"max_tokens", 0},
+                                             {"logprobs", 1},
+                                             {"echo", true}});
+  Json numbers = said["token_logprobs"], tops = said["top_logprobs"];
+  numbers.erase(9);
+  tops.erase(9);
+  const Json& choice = alone["choices"][0];
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], numbers);
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"], tops);
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(alone["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(alone["usage"]["prompt_tokens"], 9);
+  const Json full(std::vector<int>(256, 7));
+  Json body{{"prompt", full}, {"max_tokens", 0}, {"echo", true}, {"n", 2}};
+  EXPECT_EQ(ask("/v1/completions", body)["choices"].size(), 2u);
+  body["max_tokens"] = 1;
+  EXPECT_EQ(post("/v1/completions", body).status, 400);
+  body["max_tokens"] = 0;
+  body["echo"] = false;
+  const ClientAnswer nothing = post("/v1/completions", body);
+  EXPECT_EQ(nothing.status, 400);
+  EXPECT_NE(nothing.body.find("max_tokens"), std::string::npos) << nothing.body;
 }
 
 TEST_F(Serve, SaysByNameWhatItCannotDo) {

@@ -4,13 +4,13 @@
 #include <set>
 
 #include "tests/agents/player.h"
+#include "tests/agents/session_runs.h"
 #include "tests/support/background.h"
-#include "tests/support/run_fixture.h"
 
 namespace temper {
 namespace {
 
-const char* kConfig = R"(
+const char* kThreeSteps = R"(
 run.name = "whole"
 run.steps = 3
 data.chat = true
@@ -25,21 +25,13 @@ checkpoint.keep = 9
 checkpoint.export_hf_every = 3
 )";
 
-class Sessions : public RunFixture {
+class Sessions : public SessionRuns {
  protected:
-  void SetUp() override {
-    prepare(kConfig, sums(11));
-    std::string config = program_.read("run.toml");
-    config.erase(config.find("reward.functions"),
-                 std::string("reward.functions = [\"arithmetic\"]\n").size());
-    program_.write("run.toml", config);
-  }
+  void SetUp() override { prepare_runs(kThreeSteps); }
 
   /// `play`: arguments of the player; "few": two sessions at once.
   static std::string train(const std::string& name, const std::string& play, const std::string& more = "") {
-    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-    std::string argv = fmt::format("\"{}\", \"--play\"", self);
-    std::string kind = "episode";
+    std::string arguments = "--play", kind = "episode";
     int64_t in_flight = 32;
     std::istringstream words(play);
     for (std::string word; words >> word;) {
@@ -47,39 +39,26 @@ class Sessions : public RunFixture {
         in_flight = 2;
         continue;
       }
-      argv += fmt::format(", \"{}\"", word);
+      arguments += " " + word;
       if (word == "service") kind = word;
     }
-    return fmt::format(
-        "train run.toml run.name={} 'rollout.harness={{argv = [{}], kind = \"{}\", in_flight = {}}}' {}",
-        name, argv, kind, in_flight, more);
+    return SessionRuns::train(name, arguments, more,
+                              fmt::format("kind = \"{}\", in_flight = {}", kind, in_flight));
   }
   /// The first exit code that is not 0. Each run has a keeper of programs, which is forked before MPI starts.
   int runs(const std::vector<RanksRun>& all) const {
-    for (const RanksRun& run : all) {
-      const int code =
-          run.ranks == 1 ? program_.run(run.arguments) : program_.run_ranks(run.ranks, run.arguments);
-      if (code != 0) return code;
-    }
+    for (const RanksRun& one : all)
+      if (const int code = run(one.ranks, one.arguments); code != 0) return code;
     return 0;
   }
-  std::vector<Json> responses(const std::string& run, int64_t step) const {
-    return program_.json_lines(rollout_file(run, step));
-  }
-  double metric(const std::string& run, int64_t step, const std::string& key) const {
-    return program_.metrics(run).at(static_cast<size_t>(step - 1)).value(key, -1.0);
-  }
   void expect_same_run(const std::string& a, const std::string& b) const {
-    for (int64_t step = 1; step <= 3; ++step)
-      EXPECT_TRUE(rollouts(a, step) == rollouts(b, step))
-          << "rollouts of step " << step << ": " << a << ", " << b;
+    expect_same_rollouts(a, b, 3);
     EXPECT_TRUE(exported_weights(a, 3) == exported_weights(b, 3)) << "weights: " << a << ", " << b;
   }
-  void expect_one_numerics(const std::string& run) const {
-    for (const Json& line : program_.metrics(run)) {
-      EXPECT_EQ(line.at("actor/rollout_logprob_diff_max"), 0.0) << run;
-      EXPECT_GT(line.value("actor/grad_norm", 0.0), 0.0) << run;
-    }
+  void expect_trained(const std::string& name) const {
+    expect_one_numerics(name);
+    for (const Json& line : program_.metrics(name))
+      EXPECT_GT(line.value("actor/grad_norm", 0.0), 0.0) << name;
   }
 };
 
@@ -111,7 +90,7 @@ TEST_F(Sessions, TurnsAreTrainedAsTheyWereSampled) {
                   {2, train("dp", "episode --turns 3")}}),
             0)
       << output();
-  expect_one_numerics("whole");
+  expect_trained("whole");
   std::set<double> rewards;
   for (const Json& t : responses("whole", 1)) {
     const auto mask = t["response_mask"].get<std::vector<int>>();
@@ -123,6 +102,10 @@ TEST_F(Sessions, TurnsAreTrainedAsTheyWereSampled) {
     rewards.insert(t["reward"].get<double>());
   }
   EXPECT_GT(rewards.size(), 1u);
+  for (int64_t step = 1; step <= 3; ++step) {
+    EXPECT_GT(metric("whole", step, "rollout/turn_found_share"), 0.5);
+    EXPECT_EQ(metric("whole", step, "rollout/turn_again_share"), 0) << "there are pages enough";
+  }
   for (const char* other : {"late", "piped"}) expect_same_run("whole", other);
   // Gradients are summed in the order of the layout: what later weights sample is not the same.
   for (const char* other : {"tp", "dp"}) EXPECT_EQ(rollouts("whole", 1), rollouts(other, 1)) << other;
@@ -134,7 +117,7 @@ TEST_F(Sessions, ForksAreSamplesOfTheirSession) {
                   {1, train("later", "episode --turns 4 --forget --two --jitter 40")}}),
             0)
       << output();
-  expect_one_numerics("forks");
+  expect_trained("forks");
   expect_same_run("forks", "later");
   std::map<int, std::set<double>> advantages;
   int forks = 0;
@@ -172,10 +155,9 @@ TEST_F(Sessions, ARewardNeedsItsOwnKey) {
 /// `--replay` trains what was recorded, bit for bit, and asks nobody.
 TEST_F(Sessions, ReplayNeedsNoProgram) {
   ASSERT_EQ(program_.run(train("whole", "episode --turns 3 --forget")), 0) << output();
-  const std::string files = program_.path(rollout_file("whole", 1)) + " " +
-                            program_.path(rollout_file("whole", 2)) + " " +
-                            program_.path(rollout_file("whole", 3));
-  ASSERT_EQ(runs({{1, train("again", "episode --turns 3 --forget", "--replay " + files)}}), 0) << output();
+  ASSERT_EQ(runs({{1, train("again", "episode --turns 3 --forget", "--replay" + rollout_files("whole", 3))}}),
+            0)
+      << output();
   EXPECT_TRUE(exported_weights("whole", 3) == exported_weights("again", 3));
 }
 

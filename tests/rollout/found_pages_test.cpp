@@ -92,7 +92,9 @@ TEST(FoundPages, ATurnCostsWhatIsNewInIt) {
   Lane lane;
   Engine engine(*model, finding(64), lane);
   Backend backend(Device::cpu);
-  Generation generation(engine, generate_options(10), nullptr);
+  int64_t found = 0;
+  Generation generation(engine, generate_options(10), nullptr,
+                        [&](const Engine::Grown& grown) { found = grown.found; });
   std::vector<int32_t> history = tiny_request(0, 21, 1).prompt;
   for (int turn = 0; turn < 6; ++turn) {
     const int64_t before = generation.counters().rows_prefilled;
@@ -100,7 +102,9 @@ TEST(FoundPages, ATurnCostsWhatIsNewInIt) {
     generation.add(r);
     std::vector<Generation::Finished> finished;
     while (finished.empty()) finished = generation.step(backend.ctx());
-    EXPECT_EQ(generation.counters().rows_prefilled - before, turn == 0 ? 21 : 4) << turn;
+    const int64_t fresh = turn == 0 ? 21 : 4;
+    EXPECT_EQ(generation.counters().rows_prefilled - before, fresh) << turn;
+    EXPECT_EQ(found, std::ssize(history) - fresh) << turn;
     const std::vector<int32_t>& said = finished[0].responses[0].tokens;
     history.insert(history.end(), said.begin(), said.end());
     for (const int32_t id : {5, 6, 7}) history.push_back(id);
@@ -159,6 +163,43 @@ TEST(RequestOptions, AreItsOwn) {
       expect_alike(mixed.groups[i][k], single.groups[0][k], fmt::format("request {} sample {}", i, k));
   }
   EXPECT_EQ(mixed.groups[1][0].tokens.size(), 7u);
+}
+
+/// A request of no samples is scored, also one that fills the context, and nothing follows; cancelled it is
+/// forgotten.
+TEST(Generation, ScoresPromptsAlone) {
+  const auto model = tiny_model(DType::f32);
+  Lane lane;
+  Engine engine(*model, finding(64), lane);
+  Backend backend(Device::cpu);
+  const auto scores = [&](int64_t length, int32_t num_samples, bool cancels) {
+    std::vector<PromptScore> got;
+    int grown = 0;
+    Generation generation(
+        engine, generate_options(4), nullptr, [&](const Engine::Grown&) { ++grown; },
+        [&](size_t, std::vector<PromptScore> all) { got = std::move(all); });
+    Request r = tiny_request(0, length, num_samples);
+    r.scores_prompt = true;
+    const size_t number = generation.add(r);
+    if (cancels) generation.cancel(number);
+    std::vector<Generation::Finished> finished;
+    while (!generation.done())
+      for (Generation::Finished& f : generation.step(backend.ctx())) finished.push_back(std::move(f));
+    EXPECT_EQ(finished.size(), cancels ? 0u : 1u);
+    for (const Generation::Finished& f : finished)
+      EXPECT_EQ(std::ssize(f.responses), num_samples) << "of " << length << " tokens";
+    if (num_samples == 0) {
+      EXPECT_EQ(grown, 0);
+      EXPECT_EQ(generation.counters().rows_prefilled, cancels ? 0 : length);
+      EXPECT_EQ(generation.counters().rows_shared + generation.counters().rows_generated, 0);
+    }
+    return got;
+  };
+  const std::vector<PromptScore> alone = scores(30, 0, false), sampled = scores(30, 2, false);
+  ASSERT_EQ(alone.size(), 30u);
+  for (size_t i = 1; i < 30; ++i) EXPECT_EQ(alone[i].logprob, sampled[i].logprob) << i;
+  EXPECT_EQ(std::ssize(scores(engine.capacity(), 0, false)), engine.capacity());
+  EXPECT_TRUE(scores(30, 0, true).empty());
 }
 
 /// A cancelled request leaves others as they are, gives its pages back, and nobody gets it.

@@ -62,11 +62,16 @@ class CompletionsStream : public DoorStream {
 DoorRequest CompletionsDoor::read(const Json& body, const DoorRules& rules) const {
   const Fields fields(body, rules.ignore);
   DoorRequest r;
-  read_common(fields, r);
+  read_common(fields, r, /*least=*/0);
   r.echo = fields.flag("echo");
+  const char* const limit = fields.has("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+  r.only_prompt = fields.at(limit) == 0;
+  if (r.only_prompt && !r.echo)
+    fields.refuse(limit,
+                  "an answer of 0 tokens says nothing; with `echo` it is the prompt and its log-probs");
   r.logprobs = fields.has("logprobs") && fields.at("logprobs") != false;
   if (r.logprobs && fields.at("logprobs").is_number()) fields.integer("logprobs", 0, 1);
-  if (r.max_new_tokens == 0) r.max_new_tokens = 16;  // what OpenAI's has
+  if (r.max_new_tokens == 0 && !r.only_prompt) r.max_new_tokens = 16;  // what OpenAI's has
   const Json& prompt = fields.at("prompt");
   if (prompt.is_string())
     r.prompts.push_back(tokenizer_.encode(prompt.get<std::string>(), /*add_special=*/true));

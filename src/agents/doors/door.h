@@ -41,10 +41,11 @@ struct DoorRequest {
   std::vector<int32_t> stop_token_ids = {};
   SamplingWish sampling = {};
   bool stream = false, include_usage = false, logprobs = false, return_token_ids = false;
-  bool echo = false;  // completions: the answer begins with the prompt
+  bool echo = false;         // completions: the answer begins with the prompt
+  bool only_prompt = false;  // and has nothing else
   /// Answers to all prompts.
   int32_t choices() const { return n * std::max(1, static_cast<int32_t>(prompts.size())); }
-  bool scores_prompts() const { return echo && logprobs; }
+  bool scores_prompts() const { return echo && (logprobs || only_prompt); }
 };
 
 /// What the model thinks of a token of a prompt, and of the likeliest one in its place.
@@ -67,7 +68,8 @@ struct DoorAnswer {
   std::string id;
   int64_t created = 0;  // seconds of the clock
   std::vector<int32_t> prompt;
-  int64_t cached_tokens = 0;  // of the prompt, that nobody had to prefill
+  int64_t prompt_tokens = 0;  // of all prompts
+  int64_t cached_tokens = 0;  // of those, the ones that lay in pages
   std::vector<DoorChoice> choices;
 
   int64_t completion_tokens() const;

@@ -20,7 +20,7 @@ Json error_of(const DoorError& e) {
 anthropic::Ending ending_of(const DoorChoice& choice) { return {.reason = finish_of(choice)}; }
 
 anthropic::Usage tokens_of(const DoorAnswer& a) {
-  return {std::ssize(a.prompt), a.cached_tokens, a.completion_tokens()};
+  return {a.prompt_tokens, a.cached_tokens, a.completion_tokens()};
 }
 
 class MessagesStream : public DoorStream {

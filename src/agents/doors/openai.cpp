@@ -44,15 +44,15 @@ std::map<int32_t, double> read_bias(const Fields& fields) {
 
 }  // namespace
 
-void read_common(const Fields& fields, DoorRequest& r) {
+void read_common(const Fields& fields, DoorRequest& r, int64_t least) {
   refuse_constraints(fields);
   r.model = fields.text("model").value_or("");
   r.stream = fields.flag("stream");
   if (const Json& options = fields.at("stream_options"); options.is_object())
     r.include_usage = options.value("include_usage", Json()) == true;
   r.n = static_cast<int32_t>(fields.integer("n", 1, kMostSamples).value_or(1));
-  r.max_new_tokens = fields.integer("max_completion_tokens", 1, kMostTokens)
-                         .value_or(fields.integer("max_tokens", 1, kMostTokens).value_or(0));
+  r.max_new_tokens = fields.integer("max_completion_tokens", least, kMostTokens)
+                         .value_or(fields.integer("max_tokens", least, kMostTokens).value_or(0));
   r.stop = fields.texts("stop", kMostStops);
   r.stop_token_ids = fields.ids("stop_token_ids");
   r.return_token_ids = fields.flag("return_token_ids");
@@ -91,7 +91,7 @@ Json weight_versions(const Response& response) {
 }
 
 Json usage_of(const DoorAnswer& answer) {
-  const int64_t prompt = std::ssize(answer.prompt), said = answer.completion_tokens();
+  const int64_t prompt = answer.prompt_tokens, said = answer.completion_tokens();
   return {{"prompt_tokens", prompt},
           {"completion_tokens", said},
           {"total_tokens", prompt + said},

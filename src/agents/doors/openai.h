@@ -7,8 +7,8 @@
 namespace temper {
 
 /// temperature, top_p, ..., n, max_tokens, stop, stream, seed and the like, into `request`. RequestError for
-/// what needs another distribution than the policy's.
-void read_common(const Fields& fields, DoorRequest& request);
+/// what needs another distribution than the policy's. `least`: tokens that an answer may be limited to.
+void read_common(const Fields& fields, DoorRequest& request, int64_t least = 1);
 
 /// [{"token", "logprob", "bytes", "top_logprobs": []}, ...]
 Json token_logprobs(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,

@@ -30,6 +30,7 @@ std::string TokensDoor::answer(const DoorRequest&, const DoorAnswer& a) const {
                                {"logprobs", {{"content", std::move(logprobs)}}},
                                {"weight_versions", weight_versions(c.response)}});
   }
+  body["usage"] = usage_of(a);
   return dump_json_line(body);
 }
 

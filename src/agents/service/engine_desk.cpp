@@ -49,7 +49,8 @@ DeskGeneration::DeskGeneration(Engine& engine, const GenerateOptions& options, c
           engine, options, tokenizer,
           [this](const Engine::Grown& g) {
             const DeskNumber number = at_work_.at(g.index);
-            news_[desk_.lane_of(number)].grown.push_back({number, g.sample, g.token, g.logprob, g.text});
+            news_[desk_.lane_of(number)].grown.push_back(
+                {number, g.sample, g.token, g.logprob, g.text, g.found});
           },
           [this](size_t request, std::vector<PromptScore> scores) {
             const DeskNumber number = at_work_.at(request);

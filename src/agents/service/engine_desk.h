@@ -22,6 +22,7 @@ struct DeskNews {
     int32_t sample = 0, token = 0;
     double logprob = 0;
     std::string text = {};
+    int64_t found = 0;  // tokens of the prompt that lay in pages when it came
   };
   struct Done {
     DeskNumber number = 0;

@@ -6,6 +6,16 @@
 #include "src/core/digest/hash.h"
 
 namespace temper {
+namespace {
+
+/// To a prompt whose answer is limited to 0 tokens.
+Response nothing_said() {
+  Response r;
+  r.finish = FinishReason::length;
+  return r;
+}
+
+}  // namespace
 
 void FreeLane::receive(std::shared_ptr<HttpExchange> exchange) {
   const Routed routed = *route_of(exchange->request().path);
@@ -81,7 +91,7 @@ std::vector<int32_t> FreeLane::rendered(const DoorRequest& r) const {
 void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& door, DoorRequest r) {
   if (r.prompts.empty()) r.prompts.push_back(rendered(r));
   for (const std::vector<int32_t>& prompt : r.prompts)
-    if (std::ssize(prompt) >= p_.rules.context_tokens)
+    if (std::ssize(prompt) + (r.only_prompt ? 0 : 1) > p_.rules.context_tokens)
       return reply_error(*exchange, door, too_long(std::ssize(prompt), p_.rules.context_tokens));
   // The random numbers of a request with a seed are its own; else those of the next prompt of this lane.
   const auto lanes = static_cast<int64_t>(p_.desk.lanes());
@@ -94,6 +104,7 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
                   .created = std::time(nullptr),
                   .prompt = r.prompts.front(),
                   .choices = {}};
+  for (const std::vector<int32_t>& prompt : r.prompts) head.prompt_tokens += std::ssize(prompt);
   const TurnFormat format = p_.cut && r.messages.is_array() ? p_.cut->format(r.arguments) : TurnFormat{};
   const std::vector<std::vector<int32_t>> prompts = r.prompts;
   const auto open = std::make_shared<OpenAnswer>(exchange, door, std::move(r), std::move(head), format);
@@ -104,7 +115,7 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
     const DeskNumber number =
         p_.desk.ask(p_.lane, {.data_position = position + static_cast<int64_t>(i),
                               .prompt = prompts[i],
-                              .num_samples = n,
+                              .num_samples = open->request().only_prompt ? 0 : n,
                               .scores_prompt = open->request().scores_prompts(),
                               .own = std::make_shared<const GenerateOptions>(std::move(own))});
     const int32_t first = static_cast<int32_t>(i) * n;
@@ -116,7 +127,7 @@ void FreeLane::ask(const std::shared_ptr<HttpExchange>& exchange, const Door& do
 void FreeLane::hear(DeskNews news) {
   for (const DeskNews::Grown& g : news.grown)
     if (const auto at = asked_.find(g.number); at != asked_.end())
-      at->second.answer->grow(at->second.first + g.sample, {{g.token}, {g.logprob}, g.text});
+      at->second.answer->grow(at->second.first + g.sample, {{g.token}, {g.logprob}, g.text, g.found});
   for (const DeskNews::Scored& scored : news.scored)
     if (const auto at = asked_.find(scored.number); at != asked_.end()) {
       std::vector<PromptLogprob> logprobs;
@@ -126,9 +137,12 @@ void FreeLane::hear(DeskNews news) {
       answer.score(first, answer.prompt_of(first), std::move(logprobs));
     }
   for (DeskNews::Done& d : news.done)
-    if (const auto at = asked_.find(d.number); at != asked_.end())
+    if (const auto at = asked_.find(d.number); at != asked_.end()) {
+      const DoorRequest& asked = at->second.answer->request();
+      if (asked.only_prompt) d.responses.assign(static_cast<size_t>(asked.n), nothing_said());
       for (size_t k = 0; k < d.responses.size(); ++k)
         at->second.answer->finish(at->second.first + static_cast<int32_t>(k), std::move(d.responses[k]));
+    }
   for (const DeskNews::Refused& r : news.refused)
     if (const auto at = asked_.find(r.number); at != asked_.end())
       at->second.answer->fail({.status = 400, .message = r.why});

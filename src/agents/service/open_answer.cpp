@@ -32,12 +32,11 @@ OpenAnswer::OpenAnswer(std::shared_ptr<HttpExchange> exchange, const Door& door,
       left_(request_.choices()) {
   answer_.choices.resize(static_cast<size_t>(left_));
   for (int32_t i = 0; i < left_; ++i) choices_.push_back({TurnStream(format_, request_.tools)});
-  if (request_.stream) stream_ = door_.stream(request_, answer_);
 }
 
 void OpenAnswer::begin() {
-  if (begun_) return;
-  begun_ = true;
+  if (stream_) return;
+  stream_ = door_.stream(request_, answer_);
   exchange_->begin();
   exchange_->send(stream_->begin());
 }
@@ -59,9 +58,11 @@ void OpenAnswer::send(const DoorDelta& delta) {
 }
 
 void OpenAnswer::grow(int32_t index, const TurnGrowth& growth) {
-  if (!stream_) return;
-  begin();
   Choice& open = choices_[static_cast<size_t>(index)];
+  // The choices of a prompt share it.
+  if (!std::exchange(open.grew, true) && index % request_.n == 0) answer_.cached_tokens += growth.found;
+  if (!request_.stream) return;
+  begin();
   open.fed += growth.text.size();
   DoorDelta delta = delta_of(index, open.said.feed(growth.text));
   delta.text = growth.text;
@@ -78,7 +79,7 @@ void OpenAnswer::finish(int32_t index, Response response) {
   for (size_t i = 0; i < choice.said.calls.size(); ++i) choice.call_ids.push_back(call_id_(index, i));
   choice.response = std::move(response);
   --left_;
-  if (stream_) {
+  if (request_.stream) {
     begin();
     // A client that came late has heard nothing so far.
     if (open.fed < choice.response.text.size())
@@ -87,7 +88,7 @@ void OpenAnswer::finish(int32_t index, Response response) {
     exchange_->send(stream_->end_choice(index, choice));
   }
   if (left_ > 0) return;
-  if (!stream_) return exchange_->reply(200, door_.answer(request_, answer_));
+  if (!request_.stream) return exchange_->reply(200, door_.answer(request_, answer_));
   exchange_->send(stream_->end(answer_));
   exchange_->end();
 }
@@ -103,13 +104,13 @@ void OpenAnswer::score(int32_t first, const std::vector<int32_t>& prompt, std::v
 void OpenAnswer::fail(const DoorError& error) {
   if (finished()) return;
   left_ = 0;
-  if (!begun_) return reply_error(*exchange_, door_, error);
+  if (!stream_) return reply_error(*exchange_, door_, error);
   exchange_->send(stream_->error(error));
   exchange_->end();
 }
 
 void OpenAnswer::tick(Clock::time_point now) {
-  if (!stream_ || finished() || now - last_ < kSilence) return;
+  if (!request_.stream || finished() || now - last_ < kSilence) return;
   begin();
   exchange_->send(stream_->keep_alive());
   last_ = now;

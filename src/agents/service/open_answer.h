@@ -16,6 +16,7 @@ struct TurnGrowth {
   std::vector<int32_t> tokens = {};
   std::vector<double> logprobs = {};
   std::string text = {};
+  int64_t found = 0;  // tokens of its prompt that lay in pages
 };
 
 class OpenAnswer {
@@ -53,7 +54,7 @@ class OpenAnswer {
   struct Choice {
     TurnStream said;
     size_t calls = 0, fed = 0;  // calls that were said, bytes that were given to `said`
-    bool over = false;
+    bool grew = false, over = false;
   };
   void begin();
   void send(const DoorDelta& delta);
@@ -66,8 +67,7 @@ class OpenAnswer {
   const TurnFormat format_;
   const CallId call_id_;
   std::vector<Choice> choices_;
-  std::unique_ptr<DoorStream> stream_;
-  bool begun_ = false;
+  std::unique_ptr<DoorStream> stream_;  // null: nothing has been sent of it
   int32_t left_;
   Clock::time_point last_ = Clock::now();  // something was said, or the answer asked for
 };

@@ -36,6 +36,8 @@ void OpenSession::begin(const TurnStart& start, const TurnFormat& format, const 
 
 void OpenSession::add_client(const TurnStart& start, std::shared_ptr<OpenAnswer> answer, int32_t index) {
   if (start.kind == TurnStart::Kind::answered) {
+    if (const auto found = found_.find(start.turn); found != found_.end())
+      answer->grow(index, {.found = found->second});
     answer->finish(index, session.turn(start.turn).response);
   } else if (const TurnGrowth& heard = under_way_.at(start.turn).heard; !heard.tokens.empty()) {
     answer->grow(index, heard);
@@ -54,12 +56,23 @@ void OpenSession::tell_pipe(size_t turn) {
                             {"finish", finish_reason_name(t.response.finish)}}});
 }
 
-void OpenSession::grow(size_t turn, const TurnGrowth& growth) {
+std::optional<TurnRows> OpenSession::grow(size_t turn, const TurnGrowth& growth) {
   TurnGrowth& heard = under_way_.at(turn).heard;
+  const bool begins = heard.tokens.empty();
   heard.tokens.insert(heard.tokens.end(), growth.tokens.begin(), growth.tokens.end());
   heard.logprobs.insert(heard.logprobs.end(), growth.logprobs.begin(), growth.logprobs.end());
   heard.text += growth.text;
+  heard.found = found_.try_emplace(turn, growth.found).first->second;
   for (const Waiting& client : waiting_[turn]) client.answer->grow(client.index, growth);
+  return begins ? std::optional(rows_of(turn, growth.found)) : std::nullopt;
+}
+
+TurnRows OpenSession::rows_of(size_t turn, int64_t found) const {
+  const SessionTurn& t = session.turn(turn);
+  // The last token that was sampled has never been fed.
+  const bool here = t.parent && spent_.contains(*t.parent) && found_.contains(*t.parent);
+  const int64_t known = here ? t.prompt_tokens - std::ssize(t.behind) - 1 : 0;
+  return {t.prompt_tokens, found, std::max<int64_t>(0, known - found)};
 }
 
 void OpenSession::refuse(size_t turn, const std::string& why) {

@@ -49,7 +49,8 @@ class OpenSession {
   size_t under_way() const { return under_way_.size(); }
 
   // What the engine says of a turn:
-  void grow(size_t turn, const TurnGrowth& growth);
+  /// The rows of a turn that begins to grow; nothing where it has begun before.
+  std::optional<TurnRows> grow(size_t turn, const TurnGrowth& growth);
   /// The engine does not take it: its prompt is none of this model's, or longer than its cache.
   void refuse(size_t turn, const std::string& why);
   /// It is cut, or over; then whoever waits gets it.
@@ -76,6 +77,7 @@ class OpenSession {
   SessionResult end(uint64_t number, SessionEnd end);
 
  private:
+  TurnRows rows_of(size_t turn, int64_t found) const;
   /// A client that waits for a turn: choice `index` of its answer.
   struct Waiting {
     std::shared_ptr<OpenAnswer> answer;
@@ -97,6 +99,7 @@ class OpenSession {
   std::map<size_t, UnderWay> under_way_;
   std::map<size_t, std::string> heard_before_;  // of those under way that nobody has asked for again
   std::map<size_t, int64_t> spent_;             // tokens of this step
+  std::map<size_t, int64_t> found_;             // rows of its prompt that lay in pages
 };
 
 }  // namespace temper

@@ -166,6 +166,7 @@ std::shared_ptr<OpenAnswer> SessionLane::client_of(const OpenSession& open,
                   .created = std::time(nullptr),
                   .prompt = open.session.prompt(first),
                   .choices = {}};
+  head.prompt_tokens = std::ssize(head.prompt);
   const TurnFormat format = format_of(request);
   std::vector<size_t> of_choice;
   for (const TurnStart& s : starts) of_choice.push_back(s.turn);
@@ -251,7 +252,8 @@ void SessionLane::suspend(uint64_t number) {
 
 void SessionLane::hear(DeskNews news) {
   for (const DeskNews::Grown& g : news.grown)
-    if (const auto [open, turn] = turn_of(g.number); open) open->grow(turn, {{g.token}, {g.logprob}, g.text});
+    if (const auto [open, turn] = turn_of(g.number); open)
+      p_.results.count(open->grow(turn, {{g.token}, {g.logprob}, g.text, g.found}));
   for (DeskNews::Done& d : news.done) {
     const auto [open, turn] = turn_of(d.number);
     const auto asked = asked_.extract(d.number);

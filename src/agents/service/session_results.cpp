@@ -24,9 +24,16 @@ std::vector<SessionRest> SessionResults::take_rests() {
   return std::exchange(rests_, {});
 }
 
-void SessionResults::count(const std::string& name) {
+void SessionResults::count(const std::string& name, double times) {
   const std::lock_guard lock(mutex_);
-  ++counts_[name];
+  counts_[name] += times;
+}
+
+void SessionResults::count(const std::optional<TurnRows>& rows) {
+  if (!rows) return;
+  count("rollout/turn_rows", static_cast<double>(rows->prompt));
+  count("rollout/turn_rows_found", static_cast<double>(rows->found));
+  count("rollout/turn_rows_again", static_cast<double>(rows->again));
 }
 
 std::map<std::string, double> SessionResults::take_counts() {

@@ -3,12 +3,19 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/agents/sessions/session.h"
 
 namespace temper {
+
+/// Rows of a turn's prompt: all, those that lay in pages, and those that the turns before it had computed in
+/// this step and the engine has to compute again.
+struct TurnRows {
+  int64_t prompt = 0, found = 0, again = 0;
+};
 
 /// What a session left when it ended.
 struct SessionResult {
@@ -32,7 +39,8 @@ class SessionResults {
   std::vector<SessionResult> take();
   void rest(SessionRest rest);
   std::vector<SessionRest> take_rests();
-  void count(const std::string& name);
+  void count(const std::string& name, double times = 1);
+  void count(const std::optional<TurnRows>& rows);
   std::map<std::string, double> take_counts();
 
  private:

@@ -29,17 +29,17 @@ void OpenRequests::put_away_prompt(const Sequence& prompt) {
   Open& open = open_.at(prompt.request);
   for (const int32_t sample : prompt.samples)
     leave_run(open.after_stop, open.responses[static_cast<size_t>(sample)], version_);
-  end_work(prompt.request, prompt.samples.size());
+  end_work(prompt.request, prompt.ends());
 }
 
-void OpenRequests::cancel(size_t request, size_t samples) {
+void OpenRequests::cancel(size_t request, size_t ends) {
   open_.at(request).cancelled = true;
-  end_work(request, samples);
+  end_work(request, ends);
 }
 
-void OpenRequests::end_work(size_t request, size_t samples) {
+void OpenRequests::end_work(size_t request, size_t ends) {
   const auto open = open_.find(request);
-  if ((open->second.at_work -= samples) > 0) return;
+  if ((open->second.at_work -= ends) > 0) return;
   if (!open->second.cancelled) finished_.push_back({request, std::move(open->second.responses)});
   open_.erase(open);
 }

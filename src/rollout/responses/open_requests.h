@@ -21,27 +21,27 @@ class OpenRequests {
   /// `version`: of the weights that generate.
   explicit OpenRequests(int64_t version) : version_(version) {}
 
-  /// `at_work`: samples that are generated now, of all responses. Returns its number: 0, 1, 2, ...
+  /// `at_work`: Sequence::ends of its prompt. Returns its number: 0, 1, 2, ...
   size_t add(size_t at_work, std::vector<Response> responses, bool after_stop);
   /// What an earlier call generated of a sample, once; and how many tokens of it this call makes again, after
   /// a stop.
   std::pair<Response, int64_t> take_begun(const Sequence& s);
   /// The sample has ended, or is cut.
   void put_away(Sequence& s);
-  /// No sample of the prompt was begun in this call.
+  /// No sample of the prompt was begun in this call, or it has none.
   void put_away_prompt(const Sequence& prompt);
-  /// So many samples of a request were cancelled; what is left of it is given to nobody.
-  void cancel(size_t request, size_t samples);
+  /// So many ends of a request were cancelled; what is left of it is given to nobody.
+  void cancel(size_t request, size_t ends);
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
 
  private:
   struct Open {
-    size_t at_work = 0;  // samples
+    size_t at_work = 0;  // ends that are to come
     std::vector<Response> responses;
     bool after_stop = false;
     bool cancelled = false;
   };
-  void end_work(size_t request, size_t samples);
+  void end_work(size_t request, size_t ends);
 
   int64_t version_;
   size_t num_requests_ = 0;

@@ -41,7 +41,7 @@ bool ResponseGrowth::append(Sequence& s, int32_t token, double logprob) const {
     s.response.finish = stopped ? FinishReason::stop : FinishReason::length;
     text_.end(s);
   }
-  if (on_grown_) on_grown_({s.request, s.sample, token, logprob, text_.take_certain(s)});
+  if (on_grown_) on_grown_({s.request, s.sample, token, logprob, text_.take_certain(s), s.found});
   return stopped || full || cut;
 }
 

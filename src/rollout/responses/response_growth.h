@@ -18,6 +18,7 @@ class ResponseGrowth {
     int32_t sample = 0, token = 0;
     double logprob = 0;
     const std::string& text;
+    int64_t found = 0;  // tokens of the prompt that lay in pages when it came
   };
   using OnGrown = std::function<void(const Grown& grown)>;
 

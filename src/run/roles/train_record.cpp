@@ -15,6 +15,10 @@ void record_rollout(const RoleParts& parts, const StepNote& note) {
   };
   journal.set("perf/rollout_idle_share", 1 - share_of_max("timing_s/gen_all_ranks", "timing_s/gen"));
   journal.set("perf/rollout_balance", share_of_max("perf/rollout_rows", "perf/rollout_rows_max"));
+  if (const double rows = journal.value("rollout/turn_rows"); rows > 0) {
+    journal.set("rollout/turn_found_share", journal.value("rollout/turn_rows_found") / rows);
+    journal.set("rollout/turn_again_share", journal.value("rollout/turn_rows_again") / rows);
+  }
   if (parts.task.config().rollout.dynamic_sampling_rounds == 0) return;
   double score = 0;
   for (const auto& [position, reward] : note.replaced) score += reward;

@@ -63,6 +63,41 @@ TEST(SessionLane, TheSameAgainGetsTheAnswerOfWhoLeft) {
   }
 }
 
+/// What was found of a turn's prompt is told to its client, and to the one that gets the answer again; what
+/// the turn before it had computed and is not found counts as computed again.
+TEST(SessionLane, TellsWhatWasFoundInPages) {
+  SessionRig rig;
+  const auto cached = [](const ClientAnswer& answer) {
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return Json::parse(answer.body)["usage"]["prompt_tokens_details"]["cached_tokens"];
+  };
+  const auto turn = [&](const std::string& body, int64_t found) {
+    Client client(rig.port());
+    client.write(body);
+    const auto [number, request] = std::move(rig.asked(1)[0]);
+    rig.grow(number, "one, two", found);
+    rig.finish(number, "one, two");
+    EXPECT_EQ(cached(client.read()), found);
+    return std::ssize(request.prompt);
+  };
+  const Json first = Json::array({user("one")});
+  const int64_t prompt = turn(rig.chat({{"messages", first}}), 5);
+  Client again(rig.port());
+  again.write(rig.chat({{"messages", first}}, "x-stainless-retry-count: 1\r\n"));
+  EXPECT_EQ(cached(again.read()), 5);
+  auto counts = rig.service().take_counts();
+  EXPECT_EQ(counts["rollout/turn_rows"], prompt);
+  EXPECT_EQ(counts["rollout/turn_rows_found"], 5);
+  EXPECT_EQ(counts["rollout/turn_rows_again"], 0);
+  const int64_t said = std::ssize(rig.tokens("one, two")) + 1;
+  const Json second =
+      Json::array({user("one"), {{"role", "assistant"}, {"content", "one, two"}}, user("three")});
+  turn(rig.chat({{"messages", second}}), 7);
+  counts = rig.service().take_counts();
+  EXPECT_EQ(counts["rollout/turn_rows_found"], 7);
+  EXPECT_EQ(counts["rollout/turn_rows_again"], prompt + said - 1 - 7) << "the last token was never fed";
+}
+
 TEST(SessionLane, WhoComesBackInTheMiddleOfAStreamHearsItFromItsBegin) {
   SessionRig rig;
   const Json body{{"messages", Json::array({user("one")})}, {"stream", true}};

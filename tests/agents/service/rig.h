@@ -71,11 +71,12 @@ class SessionRig {
     return !becomes([&] { return !desk_.take().fresh.empty(); }, seconds);
   }
 
-  void grow(DeskNumber number, const std::string& text) {
+  /// `found`: rows of its prompt that lay in pages.
+  void grow(DeskNumber number, const std::string& text, int64_t found = 0) {
     DeskNews news;
     for (const int32_t id : tokenizer_.encode(text, false)) {
       const std::string piece = tokenizer_.decode(std::vector<int32_t>{id}, false);
-      news.grown.push_back({number, 0, id, -0.5, piece});
+      news.grown.push_back({number, 0, id, -0.5, piece, found});
     }
     desk_.publish(0, std::move(news));
   }
@@ -92,6 +93,7 @@ class SessionRig {
     news.done.push_back({number, {std::move(r)}});
     desk_.publish(0, std::move(news));
   }
+  std::vector<int32_t> tokens(const std::string& text) const { return tokenizer_.encode(text, false); }
   void refuse(DeskNumber number, const std::string& why) {
     DeskNews news;
     news.refused.push_back({number, why});

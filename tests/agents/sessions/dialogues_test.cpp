@@ -11,71 +11,19 @@
 #include <set>
 
 #include "src/agents/sessions/session.h"
-#include "src/agents/turns/messages.h"
-#include "src/core/file.h"
-#include "tests/support/temp_dir.h"
+#include "tests/agents/dialogue_agent.h"
 
 namespace temper {
 namespace {
 
-using Ids = std::vector<int32_t>;
 using Kind = TurnStart::Kind;
-using Random = std::mt19937_64;
-
-bool chance(Random& random, int percent) { return static_cast<int>(random() % 100) < percent; }
-
-const Tokenizer& tokenizer() {
-  static const Tokenizer loaded = Tokenizer::load("tests/golden/tokenizer/minimind");
-  return loaded;
-}
-int32_t end_id() { return *tokenizer().token_id("<|im_end|>"); }
-
-Json message(const std::string& role, const std::string& content) {
-  return {{"role", role}, {"content", content}};
-}
-
-const Json kTools = Json::parse(R"([{"type": "function", "function": {"name": "add", "description": "Adds.",
-    "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}])");
-
-/// Bytes, and the special tokens of all templates.
-Tokenizer bytes_tokenizer(const std::string& eos) {
-  const TempDir folder;
-  write_file_atomic(folder / "tokenizer.json", read_file("tests/golden/turns/tokenizer.json", 1 << 20));
-  write_file_atomic(folder / "tokenizer_config.json", Json{{"eos_token", eos}}.dump());
-  return Tokenizer::load(folder.path());
-}
-
-/// A model of the tests: its template with a tokenizer that has its special tokens.
-struct Model {
-  explicit Model(const std::string& name)
-      : chat(read_file("tests/golden/chat/templates/" + name + ".jinja", 1 << 20), name),
-        own(name == "deepseek-v3" ? std::optional(bytes_tokenizer("<｜end▁of▁sentence｜>")) : std::nullopt),
-        words(own ? *own : tokenizer()),
-        end(*words.token_id(own ? "<｜end▁of▁sentence｜>" : "<|im_end|>")),
-        cut(words, chat, Json::object()) {}
-  ChatTemplate chat;
-  std::optional<Tokenizer> own;
-  const Tokenizer& words;
-  int32_t end;
-  TurnCut cut;
-};
-
-void append(Ids& ids, const Ids& more) { ids.insert(ids.end(), more.begin(), more.end()); }
-
-std::string random_text(Random& random, size_t words) {
-  const char* const all[] = {"two", " and", "\n",   "  ",   "{\"a\": 1}", "é",
-                             "<b>", "7",    "你好", "\n\n", " .",         "</"};
-  std::string text;
-  for (size_t i = 0; i < words; ++i) text += all[random() % std::size(all)];
-  return text;
-}
 
 /// The policy: what it says follows from the turn's noise.
 struct Said {
   Response response;
   TurnText text;
 };
-Said say(const Model& m, const TurnStart& start, const Json& tools) {
+Said say(const TemplateModel& m, const TurnStart& start, const Json& tools) {
   Random random(start.seed);
   std::string text;
   if (chance(random, 30)) text += "<think>\n" + random_text(random, random() % 4) + "\n</think>\n\n";
@@ -86,9 +34,9 @@ Said say(const Model& m, const TurnStart& start, const Json& tools) {
   Said said;
   Response& r = said.response;
   r.tokens = m.words.encode(text, /*add_special=*/false);
-  const size_t plain = m.own ? 200 : 3000;
+  const size_t plain = m.bytes ? 200 : 3000;
   for (size_t i = random() % 3; i > 0; --i)
-    r.tokens.push_back(static_cast<int32_t>((m.own ? 0 : 300) + random() % plain));
+    r.tokens.push_back(static_cast<int32_t>((m.bytes ? 0 : 300) + random() % plain));
   const bool stopped = r.tokens.empty() || chance(random, 80);
   r.finish = stopped ? FinishReason::stop : FinishReason::length;
   r.text = m.words.decode(r.tokens, /*skip_special=*/false);
@@ -101,137 +49,12 @@ Said say(const Model& m, const TurnStart& start, const Json& tools) {
   return said;
 }
 
-/// An agent of a program: what it does follows from its number and from the answers.
-class Agent {
- public:
-  Agent(const Model& m, uint64_t seed) : model_(m), random_(seed) {
-    if (seed % 2 == 1) messages_.push_back(message("system", fmt::format("agent {}", seed)));
-    messages_.push_back(message("user", fmt::format("a question, {}", seed)));
-    tools_ = chance(random_, 60) ? kTools : Json();
-    trained_ = chance(random_, 85);
-    drops_thoughts_ = chance(random_, 40);
-    left_ = 2 + random_() % 4;
-    prepare();
-  }
-
-  bool through() const { return left_ == 0; }
-  bool gives_up() const { return gives_up_; }
-  const Json& tools() const { return tools_; }
-
-  TurnAsk request() const {
-    TurnAsk ask;
-    ask.messages = normal_messages(messages_);
-    ask.tools = tools_;
-    ask.trained = trained_;
-    return ask;
-  }
-
-  /// What its next request must have for a prompt.
-  Ids expected() const {
-    const Json all = normal_messages(messages_);
-    size_t last = all.size();
-    while (last > 0 && all[last - 1]["role"] != "assistant") --last;
-    const auto known = own_.find(last);
-    if (last == 0 || known == own_.end()) return model_.cut.whole(all, tools_, nullptr);
-    const Json behind(all.begin() + static_cast<int64_t>(last), all.end());
-    const auto more = model_.cut.behind(known->second.answer, behind, tools_, nullptr, known->second.end);
-    if (!more) return model_.cut.whole(all, tools_, nullptr);
-    Ids ids = known->second.ids;
-    append(ids, *more);
-    return ids;
-  }
-
-  void answered(const Ids& prompt, const auto& turn) {
-    Own own{.ids = prompt,
-            .answer = turn.answer,
-            .end = {.last_sampled = turn.response.tokens.back(),
-                    .by_stop_id = turn.response.finish == FinishReason::stop}};
-    append(own.ids, turn.response.tokens);
-    const Json said = as_client_has(turn.answer);
-    if (chance(random_, 12)) {  // what it could not read it leaves out
-      messages_.push_back(message("user", "again, please"));
-    } else if (chance(random_, 10)) {
-      compact();
-    } else if (chance(random_, 10) &&
-               second_.is_null()) {  // best of two; the second one where both say the same is no other
-      second_ = said;
-      return next();
-    } else {
-      if (second_.is_null() ||
-          !same_message(normal_messages(Json::array({second_}))[0], normal_messages(Json::array({said}))[0]))
-        take(said, own);
-      else
-        messages_.push_back(message("user", "both the same"));
-      second_ = nullptr;
-    }
-    next();
-  }
-
-  void gave_up() {
-    messages_.push_back(message("user", fmt::format("are you there? {}", left_)));
-    next();
-  }
-
-  /// The template refuses what it sent.
-  void refused() { left_ = 0; }
-
- private:
-  struct Own {
-    Ids ids;
-    Json answer;
-    TurnEnd end;
-  };
-
-  Json as_client_has(Json answer) const {
-    if (drops_thoughts_) answer.erase("reasoning_content");
-    if (answer["content"] == "") answer["content"] = nullptr;
-    if (answer.contains("tool_calls"))
-      for (Json& call : answer["tool_calls"])
-        call["function"]["arguments"] = dump_json_line(call["function"]["arguments"]);
-    answer["refusal"] = nullptr;
-    return answer;
-  }
-
-  void take(const Json& said, const Own& own) {
-    messages_.push_back(said);
-    own_[normal_messages(messages_).size()] = own;
-    bool tool = false;
-    if (said.contains("tool_calls"))
-      for (const Json& call : said["tool_calls"]) {
-        messages_.push_back(
-            {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", random_text(random_, 2)}});
-        tool = true;
-      }
-    if (!tool || chance(random_, 20)) messages_.push_back(message("user", random_text(random_, 3) + "?"));
-  }
-
-  void compact() {
-    messages_ = Json::array({message("system", fmt::format("compacted {}", random_())),
-                             message("user", "so far: much"), message("assistant", "I see."),
-                             message("user", "go on")});
-    own_.clear();
-  }
-
-  void next() {
-    --left_;
-    prepare();
-  }
-  void prepare() { gives_up_ = chance(random_, 6); }
-
-  const Model& model_;
-  Random random_;
-  Json messages_ = Json::array(), tools_, second_;
-  std::map<size_t, Own> own_;  // by the number of messages with its answer
-  bool trained_ = true, drops_thoughts_ = false, gives_up_ = false;
-  uint64_t left_ = 0;
-};
-
 /// A program of some agents in one order of events: who asks, who is answered, whose client is lost, where
 /// the session is stopped and comes back.
 class Play {
  public:
   /// `other`: what the program adds to its agents' numbers when it comes back.
-  Play(const Model& m, uint64_t program, uint64_t order, bool stops, uint64_t other = 0)
+  Play(const TemplateModel& m, uint64_t program, uint64_t order, bool stops, uint64_t other = 0)
       : model_(m), program_(program), random_(order), stops_(stops), other_(other), session_(setup(), m.cut) {
     for (size_t i = 0; i < 2; ++i) start(i);
   }
@@ -335,7 +158,7 @@ class Play {
     for (size_t i = 0; i < 2; ++i) start(i + other_);
   }
 
-  const Model& model_;
+  const TemplateModel& model_;
   uint64_t program_;
   Random random_;
   bool stops_;
@@ -389,7 +212,7 @@ TEST(Dialogues, WhatIsTrainedDoesNotDependOnWhatArrivesWhen) {
   const char* const names[] = {"qwen2.5", "qwen3", "minimind", "deepseek-v3", "style_coder"};
   int64_t retries = 0, extended = 0, turns = 0, forks = 0;
   for (const char* name : names) {
-    const Model m{name};
+    const TemplateModel m{name};
     for (uint64_t program = 0; program < 100; ++program) {
       SCOPED_TRACE(fmt::format("{} program {}", name, program));
       Play one(m, program, 3 * program, /*stops=*/false);
@@ -417,7 +240,7 @@ TEST(Dialogues, WhatIsTrainedDoesNotDependOnWhatArrivesWhen) {
 }
 
 TEST(Dialogues, OtherProgramsThanTheRecorded) {
-  const Model m{"qwen2.5"};
+  const TemplateModel m{"qwen2.5"};
   int diverged = 0;
   for (uint64_t program = 0; program < 40; ++program) {
     SCOPED_TRACE(program);
@@ -430,10 +253,10 @@ TEST(Dialogues, OtherProgramsThanTheRecorded) {
 }
 
 /// A turn of some ids that nothing else has.
-void answer(Session& session, const TurnStart& start, const std::string& text) {
+void answer(const TemplateModel& m, Session& session, const TurnStart& start, const std::string& text) {
   Response r;
-  r.tokens = tokenizer().encode(text, /*add_special=*/false);
-  r.tokens.push_back(end_id());
+  r.tokens = m.words.encode(text, /*add_special=*/false);
+  r.tokens.push_back(m.end);
   r.mask.assign(r.tokens.size(), 1);
   r.logprobs.assign(r.tokens.size(), -1);
   r.versions = {{1, static_cast<int32_t>(r.tokens.size())}};
@@ -445,10 +268,10 @@ void answer(Session& session, const TurnStart& start, const std::string& text) {
 constexpr int kMany = 1000;
 
 /// Bytes of the record of a session, after so many of the requests that `next` makes from the one before.
-int64_t record_of_many(const Model& m, int count, const std::function<void(TurnAsk&, int)>& next) {
+int64_t record_of_many(const TemplateModel& m, int count, const std::function<void(TurnAsk&, int)>& next) {
   SessionSetup setup;
-  setup.stop_token_ids = {end_id()};
-  setup.num_ids = tokenizer().vocab_size();
+  setup.stop_token_ids = {m.end};
+  setup.num_ids = m.words.vocab_size();
   Session session(setup, m.cut);
   TurnAsk ask{.messages = Json::array({message("user", "Begin.")})};
   double asking = 0;
@@ -456,7 +279,7 @@ int64_t record_of_many(const Model& m, int count, const std::function<void(TurnA
     const std::clock_t begin = std::clock();
     const TurnStart start = session.ask(ask);
     asking += static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-    answer(session, start, fmt::format("answer {}", i));
+    answer(m, session, start, fmt::format("answer {}", i));
     next(ask, i);
   }
   EXPECT_EQ(session.turns(), static_cast<size_t>(count));
@@ -470,13 +293,13 @@ int64_t record_of_many(const Model& m, int count, const std::function<void(TurnA
 }
 
 /// Twice the requests: about twice the record, however long the histories that came with them.
-void expect_linear(const Model& m, const std::function<void(TurnAsk&, int)>& next) {
+void expect_linear(const TemplateModel& m, const std::function<void(TurnAsk&, int)>& next) {
   const int64_t half = record_of_many(m, kMany / 2, next), all = record_of_many(m, kMany, next);
   EXPECT_LT(all, half * 5 / 2);
 }
 
 TEST(Dialogues, AThousandRequestsOfOneSession) {
-  const Model m{"qwen2.5"};
+  const TemplateModel m{"qwen2.5"};
   expect_linear(m, [](TurnAsk& ask, int i) {  // a dialogue that grows
     ask.messages.push_back(message("assistant", fmt::format("answer {}", i)));
     ask.messages.push_back(message("user", fmt::format("More, {}.", i)));

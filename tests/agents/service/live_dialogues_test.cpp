@@ -1,0 +1,14 @@
+#include "tests/agents/live_dialogues.h"
+
+namespace temper {
+namespace {
+
+TEST(LiveDialogues, TrainWhatWasSaid) { play_dialogues(10); }
+
+}  // namespace
+}  // namespace temper
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

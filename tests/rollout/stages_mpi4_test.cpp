@@ -1,5 +1,5 @@
-// An engine whose ranks have a stage of the model each, or a share of its heads: responses, texts and counters
-// are those of one rank with the whole model, on every rank.
+// An engine whose ranks have a stage of the model each, or a share of its heads: responses, texts and
+// counters are those of one rank with the whole model, on every rank.
 
 #include "src/comm/mesh.h"
 #include "src/models/stages.h"

@@ -26,7 +26,7 @@ void multiply_experts(Ctx& ctx, const ExpertProduct& p);
 void multiply_experts_plain(Lane& lane, const ExpertProduct& p);
 /// bf16 (a weight gradient: to fp32) where is_wgmma_expert_product, with rows. `few_rows`: a forward by tiles
 /// of 64 rows, for experts with few each; the same bits.
-void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& p, bool few_rows, int form = 0);
+void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& p, bool few_rows);
 /// Can its tensor copies address the product? Nothing here depends on the number of rows.
 bool is_wgmma_expert_product(const ExpertProduct& p);
 

@@ -34,18 +34,15 @@ struct Arguments {
 };
 
 /// A kind of product with its tiles: warpgroups that multiply, columns, stages of the ring and steps of each;
-/// do outputs wait in shared memory; do operands stay in the L2 cache rather than outputs; has each tile a
-/// block of threads; blocks of a multiprocessor.
-template <ProductKind kKindOf, int kConsumersOf, int kColumnsOf, int kStagesOf, int kDepthOf, bool kWaitsOf,
-          bool kKeepsOf = false, bool kEachOf = false, int kBlocksOf = 1>
+/// do outputs wait in shared memory?
+template <ProductKind kKindOf, int kConsumersOf, int kColumnsOf, int kStagesOf, int kDepthOf, bool kWaitsOf>
 struct Form {
   static constexpr ProductKind kKind = kKindOf;
   static constexpr bool kSumsRows = kKind == ProductKind::weight_gradient;
   static constexpr bool kFewRows = kConsumersOf == 1;
-  static constexpr bool kWaits = kWaitsOf, kKeeps = kKeepsOf, kEach = kEachOf;
-  static constexpr int kBlocks = kBlocksOf;
+  static constexpr bool kWaits = kWaitsOf;
   static constexpr int kConsumers = kConsumersOf, kColumns = kColumnsOf, kStages = kStagesOf;
-  static constexpr int kRows = 64 * kConsumers, kThreads = 128 * kConsumers + (kBlocks == 1 ? 128 : 32);
+  static constexpr int kRows = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
   static constexpr int kDepth = kDepthOf, kSteps = kDepth / 16;
   static constexpr int kChunk = kDepth * 128;  // bytes of a stage's rows of 64 elements
   static constexpr int kLeft = kConsumers * kChunk, kStage = kLeft + kColumns / 64 * kChunk;
@@ -157,28 +154,22 @@ struct Producer {
   int lane;
   uint32_t tails = 0;
 
-  TEMPER_DEVICE static void copy(uint32_t to, const CUtensorMap* map, uint32_t bar, int x, int y, int z) {
-    if constexpr (F::kKeeps)
-      tma_3d_cached(to, map, bar, x, y, z, kEvictLast);
-    else
-      tma_3d(to, map, bar, x, y, z);
-  }
   TEMPER_DEVICE void load(const Tile& tile, int k, uint32_t to, uint32_t bar) const {
     const uint32_t right = to + F::kLeft;
     constexpr auto forward = ProductKind::forward;
     const int few = F::kFewRows && tile.rows <= 32 ? (tile.rows + 7) / 8 : 0;
     mbar_expect(bar, few > 0 ? few * 1024 + F::kStage - F::kLeft : F::kStage);
     if constexpr (F::kKind == forward)
-      copy(right, &maps.right, bar, 0, tile.expert * p.N + tile.n, k);
+      tma_3d(right, &maps.right, bar, 0, tile.expert * p.N + tile.n, k);
     else if constexpr (F::kSumsRows)
-      copy(right, &maps.right, bar, 0, tile.row + k * F::kDepth, tile.n / 64);
+      tma_3d(right, &maps.right, bar, 0, tile.row + k * F::kDepth, tile.n / 64);
     else
-      copy(right, &maps.right, bar, 0, tile.expert * p.K + k * F::kDepth, tile.n / 64);
+      tma_3d(right, &maps.right, bar, 0, tile.expert * p.K + k * F::kDepth, tile.n / 64);
     if constexpr (F::kSumsRows)
-      copy(to, &maps.left, bar, 0, tile.row + k * F::kDepth, tile.m / 64);
+      tma_3d(to, &maps.left, bar, 0, tile.row + k * F::kDepth, tile.m / 64);
     else if (few == 0)
-      copy(to, &maps.left, bar, 0, tile.row, k);
-    for (int i = 0; i < few; ++i) copy(to + i * 1024, &maps.few, bar, 0, tile.row + 8 * i, k);
+      tma_3d(to, &maps.left, bar, 0, tile.row, k);
+    for (int i = 0; i < few; ++i) tma_3d(to + i * 1024, &maps.few, bar, 0, tile.row + 8 * i, k);
   }
   /// Zeroes the rows from `from` on of every chunk of a stage: they may hold NaN.
   TEMPER_DEVICE void clear(uint32_t to, int from) const {
@@ -368,7 +359,7 @@ struct Consumer {
   TEMPER_DEVICE void store_block(const float (&sum)[F::kColumns / 2], const Tile& tile) const {
     const int m = tile.m + group * 64 + warp * 16 + (lane >> 2);
     float* const to = static_cast<float*>(p.y) + (int64_t{tile.expert} * p.M + m) * p.N;
-    constexpr int kAhead = F::kBlocks == 1 ? 4 : 2;  // pairs of groups whose old values are read at once
+    constexpr int kAhead = 4;  // pairs of groups whose old values are read at once
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -441,7 +432,7 @@ struct Consumer {
 constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 
 template <class F>
-__global__ void __launch_bounds__(F::kThreads, F::kBlocks)
+__global__ void __launch_bounds__(F::kThreads, 1)
     expert_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Arguments p) {
   begin_kernel();
   extern __shared__ uint8_t raw[];
@@ -462,10 +453,10 @@ __global__ void __launch_bounds__(F::kThreads, F::kBlocks)
   __syncthreads();
   const Order<F> order{p, experts};
   if (group == F::kConsumers) {
-    if constexpr (!F::kFewRows && F::kBlocks == 1) reg_dec<kProducerRegisters>();
+    if constexpr (!F::kFewRows) reg_dec<kProducerRegisters>();
     if (warp == 0) Producer<F>{p, maps, order, ring, full, empty, tail, lane}.run();
   } else {
-    if constexpr (!F::kFewRows && F::kBlocks == 1) reg_inc<kConsumerRegisters>();
+    if constexpr (!F::kFewRows) reg_inc<kConsumerRegisters>();
     Consumer<F>{p, order, ring, full, empty, group, warp, lane}.run();
   }
 }
@@ -505,27 +496,8 @@ void run(const Libraries& libraries, const ExpertProduct& e) {
       p.y,     e.offsets, e.experts, static_cast<int>(p.M), static_cast<int>(p.N), static_cast<int>(p.K),
       columns, row_tiles, p.add};
   allow_shared_memory(expert_kernel<F>, F::kShared);
-  launch(libraries.lane(), expert_kernel<F>,
-         F::kEach ? tiles : std::min(tiles, F::kBlocks * libraries.multiprocessors()), F::kThreads,
+  launch(libraries.lane(), expert_kernel<F>, std::min(tiles, libraries.multiprocessors()), F::kThreads,
          F::kShared, maps_of<F>(libraries, e), arguments);
-}
-
-void run_weight_gradient(const Libraries& libraries, const ExpertProduct& e, int form) {
-  constexpr auto kind = ProductKind::weight_gradient;
-  switch (form) {
-    case 0:
-      return run<Form<kind, 2, 256, 8, 32, false>>(libraries, e);
-    case 1:
-      return run<Form<kind, 2, 256, 8, 32, false, true>>(libraries, e);
-    case 2:
-      return run<Form<kind, 2, 256, 8, 32, false, false, true>>(libraries, e);
-    case 3:
-      return run<Form<kind, 2, 256, 8, 32, false, true, true>>(libraries, e);
-    case 4:
-      return run<Form<kind, 2, 128, 6, 32, false, true, false, 2>>(libraries, e);
-    default:
-      return run<Form<kind, 2, 128, 6, 32, false, true, true, 2>>(libraries, e);
-  }
 }
 
 }  // namespace
@@ -548,18 +520,15 @@ bool is_wgmma_expert_product(const ExpertProduct& e) {
   return false;
 }
 
-void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& e, bool few_rows, int form) {
-  constexpr auto forward = ProductKind::forward, input = ProductKind::input_gradient;
+void multiply_experts_wgmma(const Libraries& libraries, const ExpertProduct& e, bool few_rows) {
   switch (e.all.kind) {
-    case forward:
-      if (few_rows) return run<Form<forward, 1, 128, 8, 64, false>>(libraries, e);
-      if (form == 0) return run<Form<forward, 2, 256, 3, 64, true>>(libraries, e);
-      return run<Form<forward, 2, 256, 3, 64, true, true>>(libraries, e);
-    case input:
-      if (form == 0) return run<Form<input, 2, 256, 3, 64, true>>(libraries, e);
-      return run<Form<input, 2, 256, 3, 64, true, true>>(libraries, e);
+    case ProductKind::forward:
+      if (few_rows) return run<Form<ProductKind::forward, 1, 128, 8, 64, false>>(libraries, e);
+      return run<Form<ProductKind::forward, 2, 256, 3, 64, true>>(libraries, e);
+    case ProductKind::input_gradient:
+      return run<Form<ProductKind::input_gradient, 2, 256, 3, 64, true>>(libraries, e);
     case ProductKind::weight_gradient:
-      return run_weight_gradient(libraries, e, form);
+      return run<Form<ProductKind::weight_gradient, 2, 256, 8, 32, false>>(libraries, e);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/cuda/experts_linear.h"
 #include "kernels/cuda/linear_lt.h"
 #include "kernels/cuda/linear_trial.h"
 #include "src/core/cuda.h"
@@ -93,39 +92,6 @@ void bench_products(Ctx& c, const char* name, const Ids& ids, int64_t N, int64_t
       [&] { expert_linear_backward_weight(c, dw, dy, x, r.offsets, GradWrite::add); });
 }
 
-/// Each form of the kernels, before one is chosen.
-void bench_forms(Ctx& c, const char* name, const Ids& ids, int64_t N, int64_t K, const Rates& dense) {
-  ArenaScope scope(c.scratch);
-  const Routing r(c, ids, kChoices, kExperts);
-  const Tensor x = normal(c, DType::bf16, {r.R, K}, 0.5, 2), dy = normal(c, DType::bf16, {r.R, N}, 0.5, 3),
-               w = normal(c, DType::bf16, {kExperts * N, K}, 0.02, 4),
-               y = c.scratch.make({r.R, N}, DType::bf16), dx = c.scratch.make({r.R, K}, DType::bf16),
-               dw = c.scratch.make({kExperts * N, K}, DType::f32);
-  device::fill(c.lane, dw.raw(), 0, dw.bytes());
-  const double flops = 2.0 * static_cast<double>(r.R) * static_cast<double>(N * K);
-  const auto row = [&](const char* what, int form, double beside, const Product& all) {
-    const cuda::ExpertProduct p{all, r.offsets.as<int32_t>(), static_cast<int>(kExperts)};
-    const double ms =
-        milliseconds(c.lane, 4, [&] { multiply_experts_wgmma(cuda::libraries_of(c), p, false, form); });
-    std::printf("| form %d, %s of %ld x %ld, %s | %.3f ms | %.0f TFLOP/s | dense %.0f | %.2f |\n", form, what,
-                N, K, name, ms, flops / ms * 1e-9, beside, flops / ms * 1e-9 / beside);
-  };
-  const Product forward{y.raw(), x.raw(), w.raw(), nullptr, r.R, N, K, N, DType::bf16, DType::bf16};
-  Product input{dx.raw(), dy.raw(), w.raw(), nullptr, r.R, K, N, K, DType::bf16, DType::bf16};
-  input.kind = ProductKind::input_gradient;
-  Product weight{dw.raw(), dy.raw(), x.raw(), nullptr, N, K, r.R, K, DType::bf16, DType::f32};
-  weight.kind = ProductKind::weight_gradient;
-  for (int form = 0; form < 2; ++form) {
-    row("forward", form, dense.forward, forward);
-    row("dx", form, dense.input, input);
-  }
-  for (const bool add : {false, true})
-    for (int form = 0; form < 6; ++form) {
-      weight.add = add;
-      row(add ? "dW, added" : "dW, first", form, add ? dense.weight_added : dense.weight, weight);
-    }
-}
-
 /// Routings take turns, so that the cache does not hold the weights of the experts that are hit.
 void bench_decode(Ctx& c, int64_t T, int64_t N, int64_t K, double read) {
   constexpr int kRoutings = 16;
@@ -202,8 +168,6 @@ int main() {
     const Rates dense = dense_rates(c, kTokens * kChoices, N, K);
     bench_products(c, "balanced", balanced, N, K, dense);
     bench_products(c, "1 / rank", zipf, N, K, dense);
-    bench_forms(c, "balanced", balanced, N, K, dense);
-    bench_forms(c, "1 / rank", zipf, N, K, dense);
     for (const int64_t T : {1, 16, 64, 256}) bench_decode(c, T, N, K, read);
   }
   bench_rows(c, "balanced", balanced, copy);

@@ -171,40 +171,6 @@ TEST_F(GpuExperts, BothFormsOfTheForwardHaveTheBitsOfThePlainKernel) {
   }
 }
 
-/// Forms of the weight gradient, each against the plain kernel: experts of any number of rows, NaN behind the
-/// last.
-TEST_F(GpuExperts, FormsOfTheWeightGradientHaveTheBitsOfThePlainKernel) {
-  constexpr int64_t E = 20;
-  for (uint64_t seed = 0; seed < 40; ++seed)
-    for (const auto& [N, K] : std::vector<std::pair<int64_t, int64_t>>{{320, 192}, {576, 832}}) {
-      ArenaScope scope(c.scratch);
-      const auto T = static_cast<int64_t>(1 + 900 * uniform_value(6, static_cast<int64_t>(seed)));
-      const Routing r(c, drawn_choices(T, 4, seed % 2 ? zipf_weights(E) : even_weights(E), seed), 4, E);
-      const Tensor x = normal_rows(DType::bf16, r.R, K), dy = normal_rows(DType::bf16, r.R, N);
-      for (const bool add : {false, true}) {
-        const Tensor want = filled(DType::f32, {E * N, K}), got = filled(DType::f32, {E * N, K});
-        const auto prepare = [&](const Tensor& t) {
-          if (add) block_.fill(c.device, t, 1, 0, 99);
-          if (!add) device::fill(c.lane, t.raw(), 0xff, t.bytes());
-          c.lane.wait();
-        };
-        cuda::ExpertProduct p{{want.raw(), dy.raw(), x.raw(), nullptr, N, K, r.R, K, DType::bf16, DType::f32,
-                               ProductKind::weight_gradient, add},
-                              r.offsets.as<int32_t>(),
-                              static_cast<int>(E)};
-        prepare(want);
-        cuda::multiply_experts_plain(c.lane, p);
-        p.all.y = got.raw();
-        for (int form = 0; form < 6; ++form) {
-          prepare(got);
-          cuda::multiply_experts_wgmma(cuda::libraries_of(c), p, false, form);
-          EXPECT_TRUE(bytes_of(c, got) == bytes_of(c, want))
-              << "form " << form << ", routing " << seed << (add ? ", added" : ", first");
-        }
-      }
-    }
-}
-
 /// NaN in the rows of one expert reaches no other.
 TEST_F(GpuExperts, RowsOfOthersDoNotMatter) {
   const int64_t E = 5;

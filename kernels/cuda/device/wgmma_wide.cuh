@@ -1,7 +1,6 @@
 #pragma once
-// wgmma wrappers of 128 and 256 columns (sm_90a): bf16 operands in shared memory, 64 and 128 fp32 accumulators
-// a thread. Each operand K-major, or "turned": its other dimension lies innermost. The left one may also lie
-// in registers.
+// wgmma wrappers of 256 columns (sm_90a): bf16 operands in shared memory, 128 fp32 accumulators a thread. Each
+// operand K-major, or "turned": its other dimension lies innermost. The left one may also lie in registers.
 
 #include "kernels/cuda/device/wgmma.cuh"
 
@@ -42,13 +41,6 @@ PTX void wgmma_rs_transposed(float (&d)[128], const uint32_t* a, uint64_t b, int
       "{" TEMPER_REGISTERS_128 "}, {%128,%129,%130,%131}, %132, p, 1, 1, 1;\n}"
       : TEMPER_ACCUMULATORS_128(d)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
-}
-PTX void wgmma_tn(float (&d)[64], uint64_t a, uint64_t b, int keep) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{" TEMPER_REGISTERS_64 "}, %64, %65, p, 1, 1, 1, 1;\n}"
-      : TEMPER_ACCUMULATORS_64(d)
-      : "l"(a), "l"(b), "r"(keep));
 }
 
 }  // namespace temper::cuda

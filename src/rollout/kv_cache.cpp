@@ -74,6 +74,12 @@ PageIndex::Found KvCache::find(std::span<const int32_t> tokens) {
   return found;
 }
 
+bool KvCache::unlearn(int32_t page) {
+  if (!index_ || !index_->knows(page) || references_[static_cast<size_t>(page)] > 1) return false;
+  for (const int32_t freed : index_->unlearn(page)) free(freed);
+  return true;
+}
+
 void KvCache::forget() {
   if (!index_) return;
   for (const int32_t page : index_->clear()) free(page);

@@ -83,6 +83,9 @@ class KvCache {
             Noted& noted) {
     if (index_) index_->note(tokens, pages, rows, ended, noted);
   }
+  /// The single holder of a known page may write to it from now on: nobody finds it any more. False where
+  /// others hold it, or nothing is known of it.
+  bool unlearn(int32_t page);
   /// What is known of pages holds no longer: other weights come.
   void forget();
 

@@ -21,7 +21,7 @@ PageIndex::Found PageIndex::find(std::span<const int32_t> tokens) const {
     if (at == by_ids_.end()) break;
     found.pages.push_back(at->second);
     found.tokens += page_tokens_;
-    found.noted = {found.noted.pages + 1, at->second};
+    found.noted = noted_until(found.noted.pages + 1, at->second);
   }
   // The page behind it with most of the ids that follow is a neighbour in the order of ids.
   const auto rest = tokens.subspan(static_cast<size_t>(found.tokens));
@@ -44,8 +44,10 @@ void PageIndex::note(std::span<const int32_t> tokens, std::span<const int32_t> p
   const auto ids = [&](int64_t page, int64_t count) {
     return tokens.subspan(static_cast<size_t>(page * page_tokens_), static_cast<size_t>(count));
   };
-  for (; (noted.pages + 1) * page_tokens_ <= rows; ++noted.pages)
-    noted.last = know(noted.last, ids(noted.pages, page_tokens_), pages[static_cast<size_t>(noted.pages)]);
+  if (noted.last >= 0 && entry(noted.last).serial != noted.serial) return;
+  while ((noted.pages + 1) * page_tokens_ <= rows)
+    noted = noted_until(noted.pages + 1, know(noted.last, ids(noted.pages, page_tokens_),
+                                              pages[static_cast<size_t>(noted.pages)]));
   if (const int64_t left = rows - noted.pages * page_tokens_; ended && left > 0)
     know(noted.last, ids(noted.pages, left), pages[static_cast<size_t>(noted.pages)]);
 }
@@ -54,8 +56,12 @@ int32_t PageIndex::know(int32_t before, std::span<const int32_t> ids, int32_t pa
   Entry& e = entry(page);
   if (e.known) return page;
   const auto [at, fresh] = by_ids_.try_emplace({before, {ids.begin(), ids.end()}}, page);
-  if (fresh) e = {.known = true, .idle = false, .at = at, .in_idle = {}};
+  if (fresh) e = {.known = true, .idle = false, .serial = ++serials_, .at = at, .in_idle = {}};
   return at->second;
+}
+
+Noted PageIndex::noted_until(int64_t pages, int32_t last) const {
+  return {.pages = pages, .last = last, .serial = entry(last).serial};
 }
 
 void PageIndex::let_go(int32_t page) {
@@ -87,6 +93,13 @@ void PageIndex::forget(int32_t page, std::vector<int32_t>& freed) {
     }
     e = {};
   }
+}
+
+std::vector<int32_t> PageIndex::unlearn(int32_t page) {
+  CHECK(knows(page) && !entry(page).idle, "page {} is not held or not known", page);
+  std::vector<int32_t> freed;
+  forget(page, freed);
+  return freed;
 }
 
 std::vector<int32_t> PageIndex::drop_oldest() {

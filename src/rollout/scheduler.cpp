@@ -94,13 +94,13 @@ bool Scheduler::lacks_room(const Sequence& s, int64_t rows) const {
 /// Makes room for `rows` more rows of `s`, taking pages from younger sequences if it must.
 bool Scheduler::reserve(Sequence& s, int64_t rows) {
   StateCache* const states = cache_.states();
+  const bool into_last_page = s.cached % cache_.page_tokens() != 0;
   while (lacks_room(s, rows))
-    if (!preempt_youngest(s)) return false;
+    if (!preempt_youngest(s) && !(into_last_page && cache_.unlearn(s.pages.back()))) return false;
   if (states) {
     if (!states->can_advance(s.state, s.cached, rows)) return false;
     states->advance(s.state, s.cached, rows);
   }
-  const bool into_last_page = s.cached % cache_.page_tokens() != 0;
   if (into_last_page && cache_.shared(s.pages.back())) s.pages.back() = cache_.copy(s.pages.back());
   while (static_cast<int64_t>(s.pages.size()) < cache_.pages_for(s.cached + rows))
     s.pages.push_back(cache_.take());

@@ -128,6 +128,46 @@ TEST(FoundPages, OneOfManyAlikePrefills) {
 }
 
 /// What is known of pages ends with the generation: other weights may come.
+/// A known page that others' pages stand for may be forgotten and hold other ids: nothing is found behind it
+/// then.
+TEST(PageIndex, NothingIsKnownBehindAPageThatWasForgotten) {
+  PageIndex index(2, 8);
+  const std::vector<int32_t> first{1, 2, 3, 4}, other{9, 9, 3, 4};
+  Noted a, b, c;
+  index.note(first, std::vector<int32_t>{0}, 2, false, a);
+  index.note(first, std::vector<int32_t>{2}, 2, false, b);
+  EXPECT_EQ(b.last, 0) << "page 2 has the ids of page 0";
+  index.let_go(0);
+  EXPECT_EQ(index.drop_oldest(), std::vector<int32_t>{0});
+  index.note(other, std::vector<int32_t>{0}, 2, false, c);
+  index.note(first, std::vector<int32_t>{2, 3}, 4, true, b);
+  EXPECT_EQ(index.find(other).tokens, 2);
+  index.note(other, std::vector<int32_t>{0, 4}, 4, true, c);
+  EXPECT_EQ(index.find(other).pages, (std::vector<int32_t>{0, 4}));
+  EXPECT_EQ(index.find(first).tokens, 0);
+}
+
+/// The last page that is found has ids already, and there is none to copy it to.
+TEST(FoundPages, ACacheOfOneSequenceGoesOnInTheLastPage) {
+  const auto model = tiny_model(DType::f32);
+  Lane lane;
+  Engine engine(*model, finding(3), lane), alone(*model, engine_options(3), lane);
+  Backend backend(Device::cpu);
+  const GenerateOptions options = generate_options(2);
+  Request request = tiny_request(0, 38, 1);
+  Generation generation(engine, options, nullptr), fresh(alone, options, nullptr);
+  const auto play = [&](Generation& on, Request r) {
+    on.add(std::move(r));
+    std::vector<Generation::Finished> finished;
+    while (finished.empty()) finished = on.step(backend.ctx());
+    return finished.front().responses.front();
+  };
+  play(generation, request);
+  for (int32_t i = 0; i < 5; ++i) request.prompt.push_back(7 + i);
+  expect_alike(play(generation, request), play(fresh, request), "a longer prompt");
+  EXPECT_EQ(generation.counters().rows_shared, 38);
+}
+
 TEST(FoundPages, AreForgottenBetweenGenerations) {
   const auto model = tiny_model(DType::f32);
   Lane lane;

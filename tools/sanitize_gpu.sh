@@ -38,6 +38,11 @@ families=(
   "routers          ops/routers_test   *"
   "expert-rows      ops/experts_test   * *EqualLogits*:*SortedBy*"
   "expert-products  experts_test       *TakeAnyNumberOfRows:*RowsOfOthers* *RowsOfOthers*"
+  "hybrid-rows      ops/hybrid/delta_rows_test *"
+  "hybrid-norms     ops/hybrid/norms_test *"
+  "delta-rule       ops/hybrid/delta_rule_test *"
+  "delta-back       ops/hybrid/delta_rule_backward_test *"
+  "wide-heads       attention_test     *HeadsOf256*"
   "exchanges        collectives_mpi2_test *InAGraph:*LieAnywhere:*CutOtherwise*:*OfAnySize *CutOtherwise*:*OfAnySize"
   "layouts          layouts_mpi4_test  *EveryAxis* none"
 )

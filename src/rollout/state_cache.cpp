@@ -30,13 +30,12 @@ void fill(Lane& lane, const Tensor& pool, int32_t to, int32_t from) {
 
 }  // namespace
 
-StateShape::StateShape(const Model& model) : StateShape(model.config(), model.parts(), model.dtype()) {
-  heads = delta_shape(model.config().delta, model.splits().tp_ranks());
-}
+StateShape::StateShape(const Model& model)
+    : StateShape(model.config(), model.parts(), model.splits().tp_ranks(), model.dtype()) {}
 
-StateShape::StateShape(const ModelConfig& config, const LayerRanges& parts, DType type)
+StateShape::StateShape(const ModelConfig& config, const LayerRanges& parts, int tp_ranks, DType type)
     : layers(delta_layers(config, parts)),
-      heads(delta_shape(config.delta)),
+      heads(delta_shape(config.delta, tp_ranks)),
       taps(config.delta.taps),
       storage(type) {}
 

@@ -24,7 +24,8 @@ struct StateShape {
   DType storage = DType::f32;
 
   explicit StateShape(const Model& model);
-  StateShape(const ModelConfig& config, const LayerRanges& parts, DType type);
+  /// What a rank has with these parts of the model, as one of so many that share its heads.
+  StateShape(const ModelConfig& config, const LayerRanges& parts, int tp_ranks, DType type);
   int64_t window_size() const { return (taps - 1) * heads.qkv_width(); }
   int64_t slot_size() const { return heads.value_width() * heads.key_dim; }
   /// A tail and a slot.

@@ -10,7 +10,7 @@
 namespace temper {
 namespace {
 
-StateShape shape() { return {hybrid_config(), {{0, 4}}, DType::f32}; }
+StateShape shape() { return {hybrid_config(), {{0, 4}}, 1, DType::f32}; }
 
 /// Entry `number` of every layer is NaN throughout, or has none.
 bool is_nan(const Tensor& pool, int32_t number) {
@@ -31,9 +31,9 @@ TEST(StateCache, ShapesAreThoseOfTheLayers) {
   // q and k of 2 heads of 16, v of 4 heads of 8
   EXPECT_EQ(shape().window_size(), 3 * (2 * 32 + 32));
   EXPECT_EQ(shape().sequence_bytes(), 3 * 4 * (3 * 96 + 64 * (32 + 32 + 4) + 32 * 16));
-  const StateShape bf16(hybrid_config(), {{0, 2}, {2, 3}}, DType::bf16);
+  const StateShape bf16(hybrid_config(), {{0, 2}, {2, 3}}, 1, DType::bf16);
   EXPECT_EQ(bf16.sequence_bytes(), 2 * (2 * (3 * 96 + 64 * (32 + 32)) + 4 * (64 * 4 + 32 * 16)));
-  EXPECT_EQ(StateShape(tiny_config(), {{0, 2}}, DType::bf16).sequence_bytes(), 0);
+  EXPECT_EQ(StateShape(tiny_config(), {{0, 2}}, 1, DType::bf16).sequence_bytes(), 0);
 }
 
 TEST(StateCache, ATailIsCopiedAndASlotIsShared) {

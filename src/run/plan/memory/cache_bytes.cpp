@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "src/nn/hybrid/delta_net.h"
 #include "src/rollout/kv_cache.h"
 #include "src/run/plan/memory/memory.h"
 
@@ -14,8 +13,7 @@ std::vector<CacheBytes> cache_bytes(const ModelConfig& model, const RolePlan& ro
   std::vector<CacheBytes> stages;
   for (const LayerRanges& parts : role.stages) {
     const int64_t of_token = KvShape(model, parts, role.tp(), dtype).page_bytes(1);
-    StateShape states(model, parts, dtype);
-    states.heads = delta_shape(model.delta, role.tp());
+    const StateShape states(model, parts, role.tp(), dtype);
     stages.push_back({.page = saturating_multiply(of_token, page_tokens),
                       .state = states.sequence_bytes(),
                       .spare = states.tail_bytes()});

@@ -59,19 +59,19 @@ size_t Generation::add(Request request) {
   prompt->first_sample = request.first_sample;
   prompt->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   prompt->samples = open_samples(request, options_);
+  CHECK(!prompt->samples.empty() || request.scores_prompt, "prompt {} has no work", request.data_position);
   for (const Response& r : request.begun) {
     if (!r.tokens.empty()) prompt->seen = prompt->prompt_tokens;  // its rows were counted
     prompt->after_stop |= tokens_before_stop(request.after_stop, r, options_.version) > 0;
   }
   prompt->counts = prompt->rules->edits.count(request.prompt, prompt->prompt_tokens);
   prompt->tokens = std::move(request.prompt);
-  std::vector<Response> responses = std::move(request.begun);
-  responses.resize(static_cast<size_t>(request.num_samples));
+  request.begun.resize(static_cast<size_t>(request.num_samples));
   if (request.scores_prompt) {
     CHECK(on_scored_ && engine_.pipeline_.stages() == 1, "nobody scores prompts here");
     prompt->scores.emplace(prompt->tokens.size());
   }
-  const size_t number = requests_.add(prompt->ends(), std::move(responses), request.after_stop);
+  const size_t number = requests_.add(prompt->ends(), std::move(request.begun), request.after_stop);
   prompt->request = number;
   scheduler_.add(std::move(prompt));
   return number;

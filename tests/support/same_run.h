@@ -46,10 +46,8 @@ inline std::string first_difference(const std::map<std::string, std::string>& a,
   return "";
 }
 
-/// Empty: they are the same run.
-inline std::string run_difference(const Program& program, const std::string& a, const std::string& b) {
-  if (program.fixed_metrics(a) != program.fixed_metrics(b))
-    return fmt::format("metrics differ:\n{}and\n{}", program.fixed_metrics(a), program.fixed_metrics(b));
+/// In rollouts, exports and the newest checkpoint; empty: none.
+inline std::string kept_difference(const Program& program, const std::string& a, const std::string& b) {
   const std::string of_a = program.path("runs/" + a), of_b = program.path("runs/" + b);
   for (const char* folder : {"rollouts", "validation", "export"})
     if (const std::string name =
@@ -59,6 +57,13 @@ inline std::string run_difference(const Program& program, const std::string& a, 
   if (const std::string name = first_difference(newest_state(of_a), newest_state(of_b)); !name.empty())
     return "newest checkpoint: " + name;
   return "";
+}
+
+/// Empty: they are the same run.
+inline std::string run_difference(const Program& program, const std::string& a, const std::string& b) {
+  if (program.fixed_metrics(a) != program.fixed_metrics(b))
+    return fmt::format("metrics differ:\n{}and\n{}", program.fixed_metrics(a), program.fixed_metrics(b));
+  return kept_difference(program, a, b);
 }
 
 }  // namespace temper

@@ -33,8 +33,8 @@ KERNEL(delta_inputs_paged, Tensor qkv, Tensor beta, Tensor g, DeltaPages pages, 
        CTensor w, CTensor a_log, CTensor dt_bias, CTensor cu_seqlens, DeltaShape shape)
 SCRATCH_KERNEL(delta_conv_backward, Tensor dx, Tensor dw, Tensor dqkv, CTensor x, CTensor w,
                CTensor cu_seqlens, DeltaShape shape)
-SCRATCH_KERNEL(delta_rule_forward, Tensor o, Tensor u, Tensor decays, CTensor qkv, CTensor beta, CTensor g,
-               CTensor cu_seqlens, DeltaShape shape)
+KERNEL(delta_rule_forward, Tensor o, Tensor u, Tensor decays, CTensor qkv, CTensor beta, CTensor g,
+       CTensor cu_seqlens, DeltaShape shape)
 KERNEL(delta_rule_paged, Tensor o, DeltaPages pages, int64_t layer, CTensor qkv, CTensor beta, CTensor g,
        CTensor cu_seqlens, DeltaShape shape)
 SCRATCH_KERNEL(delta_rule_backward, Tensor dqkv, Tensor dbeta, Tensor dg, CTensor d_o, CTensor qkv,

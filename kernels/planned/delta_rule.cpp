@@ -5,7 +5,6 @@
 
 namespace temper::planned {
 
-void delta_rule_forward(Ctx&, Tensor, Tensor, Tensor, CTensor, CTensor, CTensor, CTensor, DeltaShape) {}
 void delta_rule_backward(Ctx& ctx, Tensor, Tensor, Tensor, CTensor, CTensor qkv, CTensor, CTensor, CTensor,
                          CTensor, DeltaShape shape) {
   ArenaScope scope(ctx.scratch);

@@ -1,6 +1,7 @@
 // Entry points of attention, the pages, and the plain kernel.
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_trial.h"
 
 namespace temper::cuda {
 namespace {
@@ -202,7 +203,7 @@ void attention_paged(Ctx& ctx, Tensor out, CTensor qkv, PagedKv kv, int64_t laye
                      AttentionShape shape, double scale) {
   const AttentionCall a = paged_call(out, qkv, kv, layer, cu_seqlens, shape, scale);
   if (!has_tensor_core_kernel(qkv.dtype, a.head_dim)) return attention_plain(ctx, qkv.dtype, a);
-  const bool decodes = a.group() <= kDecodeGroup;
+  const bool decodes = may_use_decode(ctx, a);
   if (decodes) attention_decode(ctx, a);
   if (!decodes || a.T > a.S) attention_prefill(ctx, a, /*skip_single_rows=*/decodes);
 }

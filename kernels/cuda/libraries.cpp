@@ -4,6 +4,7 @@
 
 #include <cctype>
 
+#include "kernels/cuda/kernel_trials.h"
 #include "src/core/file.h"
 #include "src/core/gpu/driver.h"
 #include "src/core/process/cuda_version.h"
@@ -101,6 +102,6 @@ CUtensorMap Libraries::tensor_map(const void* data, const std::vector<uint64_t>&
   return map;
 }
 
-void open_libraries(Lane& lane) { lane.set_libraries(std::make_unique<Libraries>(lane)); }
+void open_libraries(Lane& lane) { lane.set_libraries(std::make_unique<TestedLibraries>(lane)); }
 
 }  // namespace temper::cuda

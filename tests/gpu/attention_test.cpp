@@ -1,6 +1,7 @@
 // Attention on the GPU against a second opinion; tests/ops/attention_paged_test.cpp has what every backend is
 // asked.
 
+#include "kernels/cuda/attention_trial.h"
 #include "tests/gpu/cudnn_attention.h"
 #include "tests/ops/paged_attention.h"
 
@@ -66,9 +67,31 @@ TEST(GpuAttention, AgreesWithCudnnOnLongSequences) {
 
 /// Heads of 256, which that kernel does not take: the plain kernel in fp32, from the same values, is the
 /// second opinion.
+void expect_like_plain(Ctx& c, const AttentionShape& shape, const std::vector<int32_t>& lengths) {
+  const ArenaScope scope(c.scratch);
+  const PackedAttention ours(c, {shape}, lengths, 2.0);
+  const int64_t rows = ours.cu().back();
+  const TestTensor qkv(c, decode(bytes_of(c, ours.qkv()), DType::bf16), DType::f32,
+                       {rows, shape.qkv_width()}),
+      out(c, DType::f32, {rows, shape.q_width()}), lse(c, DType::f32, {shape.q_heads, rows});
+  attention_varlen_forward(c, out, lse, qkv, ours.ends(), shape, ours.scale());
+  const Values got = decode(bytes_of(c, ours.out()), DType::bf16), want = out.values();
+  const Distance o = distance(got, want), l = distance(to_host<float>(c, ours.lse()), to_host<float>(c, lse));
+  std::printf("heads %ld/%ld of 256, %d and more rows: out %.1e (most %.1e), lse %.1e (%.1e)\n",
+              shape.q_heads, shape.kv_heads, lengths[0], o.relative, o.most, l.relative, l.most);
+  EXPECT_LE(o.relative, 5e-3);
+  EXPECT_LE(o.most, 6e-2);
+  EXPECT_LE(l.most, 2e-4);
+  if (o.relative <= 5e-3) return;
+  size_t bad = 0;
+  while (bad + 1 < got.size() && std::abs(got[bad] - want[bad]) <= 6e-2) ++bad;
+  const auto at = static_cast<int64_t>(bad);
+  std::printf("  first bad: row %ld, head %ld, column %ld: %g instead of %g\n", at / shape.q_width(),
+              at % shape.q_width() / 256, at % 256, got[bad], want[bad]);
+}
+
 TEST(GpuAttention, HeadsOf256AgreeWithThePlainKernel) {
   Backend gpu(Device::cuda);
-  Ctx& c = gpu.ctx();
   for (const AttentionShape& shape :
        {AttentionShape{16, 4, 256}, {16, 2, 256}, {6, 1, 256}, {2, 2, 256}, {16, 1, 256}})
     for (const std::vector<int32_t>& lengths : {std::vector<int32_t>{1},
@@ -76,60 +99,65 @@ TEST(GpuAttention, HeadsOf256AgreeWithThePlainKernel) {
                                                 {64, 63, 65},
                                                 {128, 127, 129},
                                                 {1024, 1, 1023, 1025},
-                                                {5000, 77}}) {
-      const ArenaScope scope(c.scratch);
-      const PackedAttention ours(c, {shape}, lengths, 2.0);
-      const int64_t rows = ours.cu().back();
-      const TestTensor qkv(c, decode(bytes_of(c, ours.qkv()), DType::bf16), DType::f32,
-                           {rows, shape.qkv_width()}),
-          out(c, DType::f32, {rows, shape.q_width()}), lse(c, DType::f32, {shape.q_heads, rows});
-      attention_varlen_forward(c, out, lse, qkv, ours.ends(), shape, ours.scale());
-      const Values got = decode(bytes_of(c, ours.out()), DType::bf16), want = out.values();
-      const Distance o = distance(got, want),
-                     l = distance(to_host<float>(c, ours.lse()), to_host<float>(c, lse));
-      std::printf("heads %ld/%ld of 256, %d and more rows: out %.1e (most %.1e), lse %.1e (%.1e)\n",
-                  shape.q_heads, shape.kv_heads, lengths[0], o.relative, o.most, l.relative, l.most);
-      EXPECT_LE(o.relative, 5e-3);
-      EXPECT_LE(o.most, 6e-2);
-      EXPECT_LE(l.most, 2e-4);
-      if (o.relative <= 5e-3) continue;
-      size_t bad = 0;
-      while (bad + 1 < got.size() && std::abs(got[bad] - want[bad]) <= 6e-2) ++bad;
-      const auto at = static_cast<int64_t>(bad);
-      std::printf("  first bad: row %ld, head %ld, column %ld: %g instead of %g\n", at / shape.q_width(),
-                  at % shape.q_width() / 256, at % 256, got[bad], want[bad]);
-    }
+                                                {5000, 77}})
+      expect_like_plain(gpu.ctx(), shape, lengths);
 }
 
-/// Prompts, chunks that end anywhere, and rows one by one: the bits of the packed rows.
+/// Prompts, chunks that end anywhere, and rows one by one: the bits of the packed rows. Returns how many
+/// values were compared.
+int64_t expect_packed_bits_over_pages(const AttentionCase& what, const std::vector<int32_t>& lengths) {
+  TestCtx gpu(1, Device::cuda);
+  const PackedAttention batch(gpu, what, lengths, 3.0);
+  int64_t compared = 0;
+  Pages pages(batch);
+  std::vector<int32_t> begin(lengths.size(), 0);
+  for (const int32_t rows : {0, 1, 63, 200, 1, 1000, 1, 5000}) {
+    std::vector<int32_t> end;
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      const int32_t last = rows == 1 ? lengths[s] : lengths[s] - 1;  // the last row comes alone
+      end.push_back(std::max(begin[s], std::min(last, begin[s] + (s % 5 == 4 ? 1 : rows))));
+    }
+    if (begin != end) compared += pages.advance(begin, end);
+    begin = end;
+  }
+  std::vector<int32_t> all_but_one;
+  for (const int32_t n : lengths) all_but_one.push_back(n - 1);
+  Pages whole(batch);
+  compared += whole.advance(std::vector<int32_t>(lengths.size(), 0), all_but_one);
+  compared += whole.advance(all_but_one, lengths);
+  return compared;
+}
+
 TEST(GpuAttention, HeadsOf256HaveTheSameBitsOverPages) {
-  const std::vector<int32_t> lengths{1, 15, 16, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 2050, 5000};
   int64_t compared = 0;
   for (const AttentionCase& what : {AttentionCase{{16, 2, 256}},
                                     {{16, 4, 256}, DType::bf16, 16},
                                     {{6, 1, 256}, DType::bf16, 32},
                                     {{2, 2, 256}, DType::bf16, 16},
-                                    {{16, 1, 256}}}) {
-    TestCtx ctx;
-    const PackedAttention batch(ctx, what, lengths, 3.0);
-    Pages pages(batch);
-    std::vector<int32_t> begin(lengths.size(), 0);
-    for (const int32_t rows : {0, 1, 63, 200, 1, 1000, 1, 5000}) {
-      std::vector<int32_t> end;
-      for (size_t s = 0; s < lengths.size(); ++s) {
-        const int32_t last = rows == 1 ? lengths[s] : lengths[s] - 1;  // the last row comes alone
-        end.push_back(std::max(begin[s], std::min(last, begin[s] + (s % 5 == 4 ? 1 : rows))));
-      }
-      if (begin != end) compared += pages.advance(begin, end);
-      begin = end;
-    }
-    std::vector<int32_t> all_but_one;
-    for (const int32_t n : lengths) all_but_one.push_back(n - 1);
-    Pages whole(batch);
-    compared += whole.advance(std::vector<int32_t>(lengths.size(), 0), all_but_one);
-    compared += whole.advance(all_but_one, lengths);
-  }
+                                    {{16, 1, 256}}})
+    compared += expect_packed_bits_over_pages(
+        what, {1, 15, 16, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 2050, 5000});
   std::printf("heads of 256 over pages: %ld values compared\n", compared);
+}
+
+/// What a run does before it uses the decode kernel for heads: it passes, and one that does nothing does not.
+TEST(GpuAttention, TheSelfTestFindsOtherBits) {
+  Backend gpu(Device::cuda);
+  auto& libraries = static_cast<cuda::Libraries&>(*gpu.ctx().lane.libraries());
+  for (const AttentionShape& shape :
+       {AttentionShape{32, 8, 128}, {14, 2, 64}, {16, 4, 256}, {16, 2, 256}, {2, 2, 256}, {8, 1, 256}})
+    for (const int64_t page_tokens : {16, 32, 64})
+      EXPECT_TRUE(cuda::has_bits_of_prefill(libraries, shape, page_tokens))
+          << shape.q_heads << "/" << shape.kv_heads << " of " << shape.head_dim;
+  EXPECT_FALSE(
+      cuda::has_bits_of_prefill(libraries, {16, 4, 256}, 64, [](Ctx&, const cuda::AttentionCall&) {}));
+}
+
+/// What the sanitizers run (tools/sanitize_gpu.sh): every kernel of these heads on few rows.
+TEST(GpuAttention, FewRowsOfHeadsOf256) {
+  Backend gpu(Device::cuda);
+  expect_like_plain(gpu.ctx(), {4, 1, 256}, {65, 1, 130});
+  expect_packed_bits_over_pages({{4, 1, 256}, DType::bf16, 16}, {1, 65, 130});
 }
 
 /// Rows of a packed batch on the GPU and their gradients.

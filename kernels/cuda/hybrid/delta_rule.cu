@@ -1,4 +1,4 @@
-#include "kernels/cuda/hybrid/delta_rule.h"
+#include "kernels/cuda/hybrid/delta_trial.h"
 #include "kernels/cuda/hybrid/hybrid.h"
 #include "kernels/cuda/launch.h"
 
@@ -57,14 +57,15 @@ DeltaCall paged_call(Tensor o, const DeltaPages& pages, int64_t layer, CTensor q
 void delta_rule_forward(Ctx& ctx, Tensor o, Tensor u, Tensor decays, CTensor qkv, CTensor beta, CTensor g,
                         CTensor cu_seqlens, DeltaShape shape) {
   const DeltaCall c = packed_call(o, u, decays, qkv, beta, g, cu_seqlens, shape);
-  if (has_delta_kernel(qkv.dtype, c.heads)) return delta_rule_scan(ctx, c, /*skip_single_rows=*/false);
+  if (may_use_delta_kernels(ctx, qkv.dtype, c.heads))
+    return delta_rule_scan(ctx, c, /*skip_single_rows=*/false);
   delta_rule_plain(ctx, qkv.dtype, c, /*skip_single_rows=*/false);
 }
 
 void delta_rule_paged(Ctx& ctx, Tensor o, DeltaPages pages, int64_t layer, CTensor qkv, CTensor beta,
                       CTensor g, CTensor cu_seqlens, DeltaShape shape) {
   const DeltaCall c = paged_call(o, pages, layer, qkv, beta, g, cu_seqlens, shape);
-  if (!has_delta_kernel(qkv.dtype, c.heads))
+  if (!may_use_delta_kernels(ctx, qkv.dtype, c.heads))
     return delta_rule_plain(ctx, qkv.dtype, c, /*skip_single_rows=*/false);
   const bool has_many = c.T > c.S;
   delta_rule_decode(ctx, c, /*single_rows_only=*/has_many);

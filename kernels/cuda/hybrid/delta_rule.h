@@ -47,11 +47,14 @@ void delta_rule_plain(Ctx& ctx, DType type, const DeltaCall& c, bool skip_single
 inline bool has_delta_kernel(DType type, const DeltaHeads& h) {
   return type == DType::bf16 && h.key_dim == 128 && h.value_dim == 128;
 }
+/// Blocks of sequences and heads that keep most of the chip busy; where there are fewer, the scan cuts heads.
+inline constexpr int kEnoughScans = 100;
 /// Any rows of such heads; `skip_single_rows` as above.
 void delta_rule_scan(Ctx& ctx, const DeltaCall& c, bool skip_single_rows);
 /// The last part of the two kernels that take any rows, over pages: keys and decays go into the tails.
 void append_to_tails(Ctx& ctx, DType type, const DeltaCall& c, bool skip_single_rows);
-/// Over pages: the sequences with one row, or all, which takes time by the row.
+/// Over pages: the sequences with one row, or all, which takes time by the row; one without rows stays as it
+/// is.
 void delta_rule_decode(Ctx& ctx, const DeltaCall& c, bool single_rows_only);
 
 }  // namespace temper::cuda

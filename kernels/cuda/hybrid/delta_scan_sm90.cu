@@ -538,11 +538,10 @@ void scan(Ctx& ctx, const DeltaCall& c, bool skip_single_rows) {
 }  // namespace
 
 void delta_rule_scan(Ctx& ctx, const DeltaCall& c, bool skip_single_rows) {
-  constexpr int kEnough = 100;  // blocks that keep most of the chip busy
   const int64_t heads = int64_t{c.S} * c.heads.value_heads;
-  if (heads >= kEnough)
+  if (heads >= kEnoughScans)
     scan<4>(ctx, c, skip_single_rows);
-  else if (2 * heads >= kEnough)
+  else if (2 * heads >= kEnoughScans)
     scan<2>(ctx, c, skip_single_rows);
   else
     scan<1>(ctx, c, skip_single_rows);

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "kernels/cuda/hybrid/delta_rule.h"
+#include "kernels/cuda/hybrid/delta_trial.h"
 #include "src/ops/hybrid/delta.h"
 #include "tests/gpu/gpu_support.h"
 
@@ -318,6 +318,35 @@ TEST_F(GpuDeltaRule, AHundredTimesTheSameBits) {
     expect_same(packed(rows, {0, 700, 701, 1500}, s, false), first, s);
     if (differing_ > 0) return;
   }
+}
+
+/// What a run does before it uses kernels for heads: they pass, and one value that differs is found.
+TEST_F(GpuDeltaRule, TheSelfTestFindsOtherBits) {
+  for (const auto& [value_heads, group] : {std::pair{1, 1}, {4, 2}, {32, 2}, {48, 3}, {64, 4}}) {
+    const cuda::DeltaHeads heads{value_heads,
+                                 group,
+                                 128,
+                                 128,
+                                 128 * value_heads / group,
+                                 128 * (2 * value_heads / group + value_heads)};
+    EXPECT_TRUE(cuda::has_bits_of_plain(c.lane, heads)) << value_heads << " heads, groups of " << group;
+  }
+  const auto spoil_last_row = [](Ctx& ctx, const cuda::DeltaCall& call) {
+    auto* const o = static_cast<char*>(call.o) + int64_t{call.T} * call.heads.value_heads * 128 * 2;
+    device::fill(ctx.lane, o - 2, 0xff, 2);
+  };
+  const cuda::DeltaHeads heads{4, 2, 128, 128, 256, 1024};
+  cuda::DeltaKernels scan, decode;
+  scan.scan = [&](Ctx& ctx, const cuda::DeltaCall& call, bool skip) {
+    cuda::delta_rule_scan(ctx, call, skip);
+    spoil_last_row(ctx, call);
+  };
+  decode.decode = [&](Ctx& ctx, const cuda::DeltaCall& call, bool single) {
+    cuda::delta_rule_decode(ctx, call, single);
+    if (!single) spoil_last_row(ctx, call);
+  };
+  EXPECT_FALSE(cuda::has_bits_of_plain(c.lane, heads, scan));
+  EXPECT_FALSE(cuda::has_bits_of_plain(c.lane, heads, decode));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Runs of hybrid models: rollout and trainer have one numerics in every layout, with states that are shared,
 // preempted and begun again, and with weights of steps before.
 
+#include "src/io/hf/safetensors.h"
 #include "tests/e2e/hybrid_run.h"
 #include "tests/support/run_list.h"
 #include "tests/support/score_check.h"
@@ -42,6 +43,71 @@ TEST_F(HybridRun, ALagAndPartsOfResponses) {
             0)
       << output();
   EXPECT_GT(expect_score_agrees(program_, "run", 4, "model", ""), 0);
+}
+
+/// The tiny model as the text model of a folder with a vision tower.
+class VisionFolder : public HybridRun {
+ protected:
+  void SetUp() override {
+    HybridRun::SetUp();
+    Json text = parse_json(kTinyHybrid, "config.json");
+    text.erase("architectures");
+    const Json whole{{"architectures", {"Qwen3_5ForConditionalGeneration"}},
+                     {"model_type", "qwen3_5"},
+                     {"text_config", text},
+                     {"vision_config", {{"depth", 1}}},
+                     {"image_token_id", 12},
+                     {"video_token_id", 13},
+                     {"tie_word_embeddings", true}};
+    ASSERT_EQ(program_.init_model("vision", whole.dump().c_str()), 0) << output();
+    program_.write("vision/preprocessor_config.json", "{\"patch_size\": 16}");
+    std::map<std::string, std::string> bytes = tensors("vision");
+    const SafetensorsFile text_file(program_.path("vision/model.safetensors"), "model.safetensors");
+    std::vector<TensorToWrite> all;
+    for (const auto& [name, info] : text_file.tensors())
+      all.push_back({name, info.dtype, info.shape, [&](OutputFile& file) { file.write(bytes.at(name)); }});
+    for (const char* name : {"model.visual.patch_embed.proj.weight", "mtp.fc.weight"})
+      all.push_back({name, "BF16", {2, 8}, [](OutputFile& file) { file.write(std::string(32, '*')); }});
+    write_safetensors(program_.path("vision/whole"), all);
+    std::filesystem::rename(program_.path("vision/whole"), program_.path("vision/model.safetensors"));
+  }
+  /// Types, shapes and bytes by name.
+  std::map<std::string, std::string> tensors(const std::string& folder) const {
+    const SafetensorsFile file(program_.path(folder + "/model.safetensors"), "model.safetensors");
+    std::map<std::string, std::string> all;
+    for (const auto& [name, info] : file.tensors()) {
+      std::string& bytes = all[name];
+      bytes.resize(static_cast<size_t>(info.end - info.begin));
+      file.read(info.begin, std::ssize(bytes), bytes.data());
+    }
+    return all;
+  }
+};
+
+TEST_F(VisionFolder, KeepsWhatIsNotTrained) {
+  ASSERT_EQ(program_.run("train run.toml model.path=vision run.steps=1"), 0) << output();
+  for (const char* kept : {"1 tensors model.visual.* of", "1 tensors mtp.* of"})
+    EXPECT_TRUE(logged("run", kept)) << kept;
+  const std::string exported = "runs/run/export/" + step_name(1);
+  const std::map<std::string, std::string> before = tensors("vision"), after = tensors(exported);
+  ASSERT_EQ(before.size(), after.size());
+  for (const auto& [name, bytes] : before)
+    EXPECT_EQ(bytes == after.at(name), name.starts_with("model.visual.") || name.starts_with("mtp.")) << name;
+  EXPECT_EQ(program_.read("vision/preprocessor_config.json"),
+            program_.read(exported + "/preprocessor_config.json"));
+  EXPECT_EQ(parse_json(program_.read("vision/config.json"), "before"),
+            parse_json(program_.read(exported + "/config.json"), "after"));
+}
+
+TEST_F(VisionFolder, APromptWithAnImageIsRefused) {
+  program_.write("images.jsonl", R"({"prompt":"What is <|image_pad|> plus 1?","answer":"2"})"
+                                 "\n");
+  EXPECT_EQ(program_.run("train run.toml model.path=vision data.train=images.jsonl"),
+            static_cast<int>(Exit::data));
+  EXPECT_TRUE(says("holds an image or a video")) << output();
+  EXPECT_TRUE(says("images.jsonl")) << output();
+  EXPECT_EQ(program_.run("generate --model vision --prompt '<|video_pad|>'"), static_cast<int>(Exit::data));
+  EXPECT_TRUE(says("holds an image or a video")) << output();
 }
 
 }  // namespace

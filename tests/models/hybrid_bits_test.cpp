@@ -220,6 +220,19 @@ TEST(HybridBits, RowsAreThoseOfPackedSequences) {
   expect_same_rows(DType::bf16, 2001, kLongest);
 }
 
+TEST(HybridBits, AHundredForwardsHaveOneResult) {
+  const auto model = tiny_model_of(hybrid_config(), DType::bf16, kLongest + 1);
+  const std::vector<std::vector<int32_t>> tokens{random_ids(70, kTinyVocab, 3), random_ids(3, kTinyVocab, 4),
+                                                 random_ids(130, kTinyVocab, 5)};
+  Rows first;
+  for (int i = 0; i < 100; ++i) {
+    Backend backend(Device::cpu, 1 + i % 3);
+    const Rows rows = packed(backend.ctx(), *model, tokens);
+    if (i == 0) first = rows;
+    ASSERT_EQ(rows == first, true) << "forward " << i;
+  }
+}
+
 /// States that begin anew where they should not are seen in the row where they do, and in those that follow.
 TEST(HybridBits, AResetAtAWrongRowIsFound) {
   Backend backend(Device::cpu, 1);

@@ -3,9 +3,9 @@
 // [q | k | v | z | b | a], W wide, of which q, k and v are the first C columns; gradients of x are written
 // column by column by the steps that read them. A is the accumulate dtype. Nothing goes from one sequence of
 // a batch to another. A forward row has the same bits for any batch, and whether its sequence came whole or
-// row by row (`_paged`: what came before lies in pages, to which these rows, of each sequence one or more, are
-// added). Exact order of operations: NUMERICS.md of the backends. Sources: Yang, Kautz, Hatamizadeh, "Gated
-// Delta Networks"; Qwen3.5 as transformers has it.
+// row by row (`_paged`: what came before lies in pages, to which these rows are added; pages of a sequence
+// without rows stay as they are). Exact order of operations: NUMERICS.md of the backends. Sources: Yang,
+// Kautz, Hatamizadeh, "Gated Delta Networks"; Qwen3.5 as transformers has it.
 
 #include "kernels/delta_types.h"
 #include "src/core/ctx.h"

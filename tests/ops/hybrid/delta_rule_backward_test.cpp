@@ -167,6 +167,12 @@ TEST(DeltaRuleBackward, ShapesAndLengths) {
   check_values("700 rows", random_rows(700, s, 20, {"slow"}), {0, 700}, s);
 }
 
+/// What the sanitizers run (tools/sanitize_gpu.sh).
+TEST(DeltaRuleBackward, FewRows) {
+  for (const DeltaShape s : {DeltaShape{1, 2, 128, 128}, {1, 1, 20, 12}, {1, 1, 256, 24}})
+    check_values(text(s), random_rows(91, s, 12, {"slow"}), {0, 21, 91}, s);
+}
+
 TEST(DeltaRuleBackward, KindsOfRows) {
   const DeltaShape s{1, 2, 64, 32};
   const Ends ends{0, 20, 330};

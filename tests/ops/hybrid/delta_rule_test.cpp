@@ -300,13 +300,13 @@ struct Sequence {
 
 /// The next rows of some sequences, in one batch.
 struct Piece {
-  /// So many rows of each sequence, as far as it has them; one without any is not there. A border has a slot of
-  /// its own: none is read after it was written to.
+  /// So many rows of each sequence, as far as it has them; the first is there without any, too. A border has
+  /// a slot of its own: none is read after it was written to.
   Piece(std::vector<Sequence>& sequences, const std::vector<int64_t>& counts, int32_t& next_slot) {
     for (size_t n = 0; n < counts.size(); ++n) {
       Sequence& s = sequences[n];
       const int64_t end = std::min(s.length, s.done + counts[n]);
-      if (end == s.done) continue;
+      if (end == s.done && n > 0) continue;
       tails.push_back(n == 0 ? 2 : 0);
       in.resize(s.in.size());
       for (size_t k = 0; k < in.size(); ++k) append(in[k], s.part(s.in[k], s.done, end));
@@ -351,26 +351,56 @@ void expect_pieces(Ctx& c, DType t, const DeltaShape& s, std::vector<Sequence> s
   }
 }
 
+/// Some rows are -0, underflow, are huge, or forget all that was before them.
+void make_strange(Many& in, const DeltaShape& s) {
+  const int64_t tokens = std::ssize(in[1]) / s.value_heads;
+  for (int64_t t = 0; t < tokens; ++t) {
+    double* const row = in[0].data() + t * s.qkv_width();
+    for (int64_t i = 0; i < s.qkv_width(); ++i) {
+      if (t % 7 == 1) row[i] = -0.0;
+      if (t % 7 == 3) row[i] *= i < 2 * s.key_width() ? 1e-20 : 1e-30;
+      if (t % 7 == 4 && i >= 2 * s.key_width()) row[i] *= 1e7;
+    }
+    for (int64_t h = 0; t % 7 == 5 && h < s.value_heads; ++h) in[2][t * s.value_heads + h] = -90;
+  }
+}
+
+/// The rule on two sequences with these lengths; every second seed has strange rows.
+void expect_pieces_of_rule(Ctx& ctx, DType t, const DeltaShape& s, std::pair<int32_t, int32_t> lengths,
+                           uint64_t seed) {
+  const auto sequence = [&](int32_t length, uint64_t at) {
+    Many in = random_rows(length, s, at);
+    if (seed % 2 == 1) make_strange(in, s);
+    return Sequence{length, in, rule(ctx, t, in, {0, length}, s)[0]};
+  };
+  expect_pieces(ctx, t, s,
+                {sequence(lengths.first, 80 + 10 * seed), sequence(lengths.second, 85 + 10 * seed)}, seed,
+                [&](Ctx& c, const Many& in, const DeltaPages& pages, const CTensor& cu, int64_t tokens) {
+                  const DType a = accumulate_dtype(t);
+                  TestTensor o(c, t, {tokens, s.value_width()});
+                  delta_rule_paged(c, o, pages, 1, TestTensor(c, in[0], t, {tokens, s.qkv_width()}),
+                                   TestTensor(c, in[1], a, {tokens, s.value_heads}),
+                                   TestTensor(c, in[2], a, {tokens, s.value_heads}), cu, s);
+                  return o.values();
+                });
+}
+
 TEST(DeltaPages, PiecesHaveTheBitsOfTheWhole) {
   for (const DeltaShape& s : {DeltaShape{2, 4, 8, 8}, {1, 2, 128, 128}, {1, 1, 16, 48}})
     for (const DType t : kStorageTypes)
       for (uint64_t seed = 0; seed < (s.key_dim > 100 ? 2 : 6); ++seed) {
         TestCtx ctx(seed % 2 == 0 ? 1 : 2);
-        const auto sequence = [&](int32_t length, uint64_t at) {
-          const Many in = random_rows(length, s, at);
-          return Sequence{length, in, rule(ctx, t, in, {0, length}, s)[0]};
-        };
-        expect_pieces(
-            ctx, t, s, {sequence(203, 80 + 10 * seed), sequence(131, 85 + 10 * seed)}, seed,
-            [&](Ctx& c, const Many& in, const DeltaPages& pages, const CTensor& cu, int64_t tokens) {
-              const DType a = accumulate_dtype(t);
-              TestTensor o(c, t, {tokens, s.value_width()});
-              delta_rule_paged(c, o, pages, 1, TestTensor(c, in[0], t, {tokens, s.qkv_width()}),
-                               TestTensor(c, in[1], a, {tokens, s.value_heads}),
-                               TestTensor(c, in[2], a, {tokens, s.value_heads}), cu, s);
-              return o.values();
-            });
+        expect_pieces_of_rule(ctx, t, s, {203, 131}, seed);
       }
+}
+
+/// What the sanitizers run (tools/sanitize_gpu.sh).
+TEST(DeltaPages, FewRows) {
+  for (const DeltaShape& s : {DeltaShape{1, 2, 128, 128}, {1, 1, 20, 12}})
+    for (const DType t : kStorageTypes) {
+      TestCtx ctx;
+      expect_pieces_of_rule(ctx, t, s, {68, 20}, 4);
+    }
 }
 
 CPU_TEST(DeltaPages, PiecesOfAConvolutionHaveTheBitsOfTheWhole) {

@@ -31,7 +31,6 @@ model.context_tokens = 200
 checkpoint.export_hf_every = 4
 )";
 constexpr int kSteps = 4;
-constexpr int64_t kWorkspace = int64_t{33} << 20;  // in the plan's "context"
 
 class FrozenModels : public GpuRunFixture {
  protected:
@@ -53,33 +52,12 @@ class FrozenModels : public GpuRunFixture {
     for (int step = 1; step <= kSteps; ++step)
       EXPECT_TRUE(rollouts(a, step) == rollouts(b, step)) << a << ", " << b << ", step " << step;
   }
-  /// The GPU memory of each phase is within 5 % or 32 MiB of the plan, without what the driver and trials of
-  /// products take: a run does not count them. The workspace of products it counts.
-  void expect_planned_memory(const std::string& name, const std::string& keys) const {
-    EXPECT_EQ(program_.run("check run.toml --json " + keys), 0) << output();
-    const Json report = parse_json(output(), "check");
-    const Json last = program_.metrics(name).back();
-    int phases = 0;
-    for (const Json& row : report["memory"]) {
-      const std::string phase = row["phase"], taken = "perf/peak_gb/" + phase + "/device";
-      if (!last.contains(taken)) continue;
-      ++phases;
-      const Json& parts = row["parts"];
-      const int64_t others =
-          parts.at("context").get<int64_t>() - kWorkspace + parts.at("product_trials").get<int64_t>();
-      const double planned = static_cast<double>(row["device_bytes"].get<int64_t>() - others) / (1 << 30),
-                   held = last.at(taken).get<double>();
-      std::printf("%s, %-10s planned %.3f GiB, taken %.3f GiB\n", name.c_str(), phase.c_str(), planned, held);
-      EXPECT_NEAR(held, planned, std::max(0.05 * planned, 32.0 / 1024)) << phase;
-    }
-    EXPECT_GE(phases, 3) << last.dump();
-  }
 };
 
 TEST_F(FrozenModels, AdaptersBesideTheirBase) {
   const std::string adapters = "lora.rank=32 ";
   train("run", adapters);
-  expect_planned_memory("run", adapters);
+  expect_planned_memory("run", adapters, 3);
   train("offloaded", adapters + "train.offload.optimizer=true");
   expect_same("run", "offloaded");
   train("full", adapters + "train.recompute.granularity=full rollout.prefill_chunk_tokens=16");
@@ -92,7 +70,7 @@ TEST_F(FrozenModels, ATeacherThatWaitsInHostMemory) {
   train("run", taught + "roles.teacher.offload=false");
   train("offloaded", taught + "roles.teacher.offload=true");
   expect_same("run", "offloaded");
-  expect_planned_memory("offloaded", taught + "roles.teacher.offload=true");
+  expect_planned_memory("offloaded", taught + "roles.teacher.offload=true", 3);
   EXPECT_TRUE(program_.metrics("run").back().contains("rollout/teacher_kl"));
 }
 

@@ -7,6 +7,9 @@
 #include "src/ops/elementwise.h"
 #include "src/ops/glu.h"
 #include "src/ops/head.h"
+#include "src/ops/hybrid/delta.h"
+#include "src/ops/hybrid/gated_heads.h"
+#include "src/ops/hybrid/offset_norm.h"
 #include "src/ops/linear.h"
 #include "src/ops/norm.h"
 #include "src/ops/rope.h"
@@ -117,6 +120,50 @@ std::vector<Values> pages(Ctx& c, DType dtype) {
   return all;
 }
 
+std::vector<Values> offset_norms(Ctx& c, DType dtype) {
+  constexpr int64_t T = 7, D = 3000;
+  TestTensor a(c, numbers(T * D, 1), dtype, {T, D}), b(c, numbers(T * D, 2), dtype, {T, D}),
+      w(c, numbers(D, 3), dtype, {D}), sum(c, dtype, {T, D}), y(c, dtype, {T, D}), r(c, DType::f32, {T});
+  add_offset_norm_forward(c, y, sum, r, a, b, w, 1e-6);
+  return {sum.values(), y.values(), r.values()};
+}
+
+/// Heads with an output gate, rope over a quarter of them.
+std::vector<Values> gated_heads(Ctx& c, DType dtype) {
+  constexpr int64_t T = 9, kPositions = 16, kHalf = 32;
+  const AttentionShape shape{4, 2, 256};
+  const int64_t W = 2 * (shape.q_width() + shape.kv_width()), dh = shape.head_dim;
+  TestTensor x(c, numbers(T * W, 1), dtype, {T, W}), wq(c, numbers(dh, 2), dtype, {dh}),
+      wk(c, numbers(dh, 3), dtype, {dh}), y(c, dtype, {T, shape.qkv_width()}), r(c, DType::f32, {T, 6}),
+      cosine(c, numbers(kPositions * kHalf, 4), DType::f32, {kPositions, kHalf}),
+      sine(c, numbers(kPositions * kHalf, 5), DType::f32, {kPositions, kHalf}),
+      at(c, random_ids(T, kPositions, 6), {T}),
+      o(c, numbers(T * shape.q_width(), 7), dtype, {T, shape.q_width()}),
+      gated(c, dtype, {T, shape.q_width()});
+  gated_heads_forward(c, y, r, x, wq, wk, {at, cosine, sine}, shape, 1e-6);
+  output_gate_forward(c, gated, o, x, shape);
+  return {y.values(), r.values(), gated.values()};
+}
+
+/// A gated delta net without its products.
+template <int kDim>
+std::vector<Values> delta_net(Ctx& c, DType dtype) {
+  constexpr int64_t kTaps = 4;
+  const DeltaShape s{2, 4, kDim, kDim};
+  const std::vector<int32_t> cu{0, 1, 130, 400};
+  const int64_t T = cu.back(), W = s.projected_width(), C = s.qkv_width(), H = s.value_heads;
+  TestTensor x(c, numbers(T * W, 1, 2), dtype, {T, W}), w(c, numbers(C * kTaps, 2), dtype, {C, kTaps}),
+      a_log(c, numbers(H, 3), DType::f32, {H}), bias(c, numbers(H, 4), dtype, {H}),
+      norm(c, numbers(kDim, 5), DType::f32, {kDim}), ends(c, cu, {4}), qkv(c, dtype, {T, C}),
+      beta(c, DType::f32, {T, H}), g(c, DType::f32, {T, H}), o(c, dtype, {T, s.value_width()}),
+      u(c, dtype, {T, s.value_width()}), decays(c, DType::f32, {T, H}), y(c, dtype, {T, s.value_width()}),
+      r(c, DType::f32, {T, H});
+  delta_inputs_forward(c, qkv, beta, g, x, w, a_log, bias, ends, s);
+  delta_rule_forward(c, o, u, decays, qkv, beta, g, ends, s);
+  gated_norm_forward(c, y, r, o, x, norm, s, 1e-6);
+  return {qkv.values(), beta.values(), g.values(), o.values(), u.values(), decays.values(), y.values()};
+}
+
 std::vector<Values> head(Ctx& c, DType dtype) {
   constexpr int64_t n = 6, D = 64, V = 5000;
   TestTensor h(c, numbers(n * D, 1), dtype, {n, D}), w(c, numbers(V * D, 2), dtype, {V, D}),
@@ -155,6 +202,15 @@ const std::vector<Frozen> kFrozen{
     {"pages, heads of 128", DType::bf16, "488ee04d62ee50f3e9f4906f381eb747", pages<128>},
     {"pages, heads of 64", DType::bf16, "5ac6043c8ec9a0f3f7719ef34aac9fc6", pages<64>},
     {"pages, heads of 80", DType::bf16, "1d3fefd19fa92a8a930e2ff958f648cd", pages<80>},
+    {"attention, heads of 256", DType::bf16, "", attention<256>},
+    {"pages, heads of 256", DType::bf16, "", pages<256>},
+    {"norms by 1 + w", DType::bf16, "", offset_norms},
+    {"norms by 1 + w", DType::f32, "", offset_norms},
+    {"heads with gates", DType::bf16, "", gated_heads},
+    {"heads with gates", DType::f32, "", gated_heads},
+    {"delta net, heads of 128", DType::bf16, "", delta_net<128>},
+    {"delta net, heads of 40", DType::bf16, "", delta_net<40>},
+    {"delta net", DType::f32, "", delta_net<40>},
     {"head and sampling", DType::bf16, "c4e803b5ce3bd8bce3fdaaa8e98aac23", head},
     {"head and sampling", DType::f32, "a898ccc33335a33897391c4c464ffc2d", head},
 };
@@ -163,7 +219,9 @@ TEST(GpuFrozen, EveryOpHasItsBits) {
   Backend gpu(Device::cuda);
   for (const Frozen& op : kFrozen) {
     ArenaScope scope(gpu.ctx().scratch);
-    EXPECT_EQ(digest_of(op.run(gpu.ctx(), op.dtype)), op.expected) << op.name << ", " << dtype_name(op.dtype);
+    const std::string digest = digest_of(op.run(gpu.ctx(), op.dtype));
+    std::printf("%-26s %-4s %s\n", op.name, dtype_name(op.dtype), digest.c_str());
+    EXPECT_EQ(digest, op.expected) << op.name << ", " << dtype_name(op.dtype);
   }
 }
 

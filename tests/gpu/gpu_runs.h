@@ -29,6 +29,28 @@ class GpuRunFixture : public RunFixture {
     EXPECT_EQ(job.wait(), static_cast<int>(Exit::retry)) << milliseconds << " ms: " << output();
     EXPECT_LT(steps_done(run), last_step) << "the run was over before the signal";
   }
+  /// The GPU memory of each phase is within 5 % or 32 MiB of the plan, without what the driver and trials of
+  /// products take: a run does not count them. The workspace of products it counts.
+  void expect_planned_memory(const std::string& name, const std::string& keys, int least_phases) const {
+    EXPECT_EQ(program_.run("check run.toml --json " + keys), 0) << output();
+    const Json report = parse_json(output(), "check");
+    const Json last = program_.metrics(name).back();
+    constexpr int64_t kWorkspace = int64_t{33} << 20;  // in the plan's "context"
+    int phases = 0;
+    for (const Json& row : report["memory"]) {
+      const std::string phase = row["phase"], taken = "perf/peak_gb/" + phase + "/device";
+      if (!last.contains(taken)) continue;
+      ++phases;
+      const Json& parts = row["parts"];
+      const int64_t others =
+          parts.at("context").get<int64_t>() - kWorkspace + parts.at("product_trials").get<int64_t>();
+      const double planned = static_cast<double>(row["device_bytes"].get<int64_t>() - others) / (1 << 30),
+                   held = last.at(taken).get<double>();
+      std::printf("%s, %-10s planned %.3f GiB, taken %.3f GiB\n", name.c_str(), phase.c_str(), planned, held);
+      EXPECT_NEAR(held, planned, std::max(0.05 * planned, 32.0 / 1024)) << phase;
+    }
+    EXPECT_GE(phases, least_phases) << last.dump();
+  }
 };
 
 }  // namespace temper

@@ -224,6 +224,23 @@ TEST_P(GpuOneNumerics, ScheduleDoesNotMatter) {
   EXPECT_GE(counters.preemptions, 3);
 }
 
+/// A hybrid model, whose rows go over many chunks of its rule, by recorded steps and by others.
+class GpuHybridNumerics : public GpuOneNumerics {};
+
+TEST_P(GpuHybridNumerics, AMillionTokens) {
+  constexpr int64_t kEach = 500000, kNew = 1000;
+  const int64_t before = compared_tokens;
+  for (const bool graphs : {true, false}) {
+    const int64_t first = graphs ? 400 : 500;
+    std::vector<Request> requests;
+    for (int64_t i = 0; 8 * i * kNew < kEach; ++i)
+      requests.push_back(request(first + i, 1 + i * 37 % 300, 8));
+    const Groups groups = generate(requests, kNew, {}, {256, 2048, 64, 6000, graphs});
+    expect_score_agrees(requests, groups, 1.0, graphs ? "graphs on" : "graphs off");
+  }
+  EXPECT_GE(compared_tokens - before, 2 * kEach);
+}
+
 /// Everything in a few hundred tokens: what the sanitizers run (tools/sanitize_gpu.sh).
 class GpuSmallModels : public GpuOneNumerics {
  protected:
@@ -269,13 +286,29 @@ TEST_P(GpuSmallModels, LogitEdits) {
   }
 }
 
+/// Narrow but for its heads, which kernels on tensor cores take.
+ModelConfig small_hybrid() {
+  ModelConfig c = qwen3_5_9b(4, kContext);
+  c.hidden_size = 256;
+  c.intermediate_size = 512;
+  c.vocab_size = 3000;
+  c.num_heads = 4, c.num_kv_heads = 2;
+  c.delta.key_heads = 2, c.delta.value_heads = 4;
+  return c;
+}
+
 std::vector<Named> small_models() {
-  return {{"llama_heads_of_64", shape("llama", 256, 512, 2, 4, 2, 64, 3000)},
+  return {{"qwen3_5_heads_of_256", small_hybrid()},
+          {"llama_heads_of_64", shape("llama", 256, 512, 2, 4, 2, 64, 3000)},
           {"qwen2_heads_of_128", shape("qwen2", 256, 576, 2, 4, 2, 128, 3000)},
           {"qwen3_heads_of_128", shape("qwen3", 512, 1024, 2, 8, 2, 128, 5000)},
           {"qwen3_heads_of_80", shape("qwen3", 240, 512, 1, 3, 1, 80, 2100)}};
 }
 INSTANTIATE_TEST_SUITE_P(Models, GpuSmallModels, ::testing::ValuesIn(small_models()),
+                         [](const auto& tested) { return tested.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuHybridNumerics,
+                         ::testing::Values(Named{"qwen3_5_9b_4_layers", qwen3_5_9b(4, kContext)}),
                          [](const auto& tested) { return tested.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuOneNumerics, ::testing::ValuesIn(models()),

@@ -17,7 +17,7 @@ echo
 echo
 "$build"/tests/gpu/experts_bench
 echo
-for part in hybrid_rows delta_rule delta_backward; do "$build"/tests/gpu/hybrid/${part}_bench; done
+for part in hybrid_rows delta_rule delta_backward mixer; do "$build"/tests/gpu/hybrid/${part}_bench; done
 echo
 for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
 for model in 1.7B 8B; do "$build"/tests/gpu/train_bench $model --lora 32; done

@@ -1,8 +1,7 @@
-#include "kernels/cuda/attention_trial.h"
-
 #include <algorithm>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_trial.h"
 #include "kernels/cuda/kernel_trials.h"
 #include "kernels/cuda/trial_memory.h"
 

@@ -224,6 +224,17 @@ TEST_P(GpuOneNumerics, ScheduleDoesNotMatter) {
   EXPECT_GE(counters.preemptions, 3);
 }
 
+class GpuExpertNumerics : public GpuOneNumerics {};
+
+/// 1,024,000 log-probs, beside steps that are not recorded.
+TEST_P(GpuExpertNumerics, AMillionTokens) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 128; ++i) requests.push_back(request(i, 1 + i * 37 % 300, 8));
+  const Groups groups = generate(requests, 1000, {}, {256, 2048, 64, 6000});
+  expect_score_agrees(requests, groups, 1.0, "a million tokens");
+  expect_same(groups, generate(requests, 1000, {}, {256, 2048, 64, 6000, false}), "graphs off");
+}
+
 /// Everything in a few hundred tokens: what the sanitizers run (tools/sanitize_gpu.sh).
 class GpuSmallModels : public GpuOneNumerics {
  protected:
@@ -276,6 +287,11 @@ std::vector<Named> small_models() {
           {"qwen3_heads_of_80", shape("qwen3", 240, 512, 1, 3, 1, 80, 2100)}};
 }
 INSTANTIATE_TEST_SUITE_P(Models, GpuSmallModels, ::testing::ValuesIn(small_models()),
+                         [](const auto& tested) { return tested.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Models, GpuExpertNumerics,
+                         ::testing::Values(Named{"qwen3_30b_a3b_2_layers", qwen3_moe()},
+                                           Named{"qwen2_moe_2_layers", qwen2_moe()}),
                          [](const auto& tested) { return tested.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuOneNumerics, ::testing::ValuesIn(models()),

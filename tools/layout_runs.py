@@ -3,13 +3,16 @@ their bits (rollouts of step 1 in any layout, the whole run for one layout of th
 gives them, resuming), seconds of a step and of its phases. Prints Markdown for tests/bench/RESULTS.md; exit status 1 if a
 promise is broken. Runs are killed when their steps are done, so that none waits for a checkpoint at its end.
 usage: layout_runs.py SHAPE [--layers N] [--gpus N] [--steps N] [--only NAME,...] [--first NAME] [--resume NAME,...] [--score]
-                      [--out DIR] [--limit SECONDS] [section.key=value ...]
-  SHAPE     tiny, 0.6b, 1.7b, 8b
+                      [--random] [--memory] [--out DIR] [--limit SECONDS] [section.key=value ...]
+  SHAPE     tiny, 0.6b, 1.7b, 8b, 32b; with experts, which have layouts of their own: tiny-moe, 30b-a3b
   --layers  of the shape's, for GPUs of less memory
   --only    layouts; the first one and the layout that a run has to be equal to come with it
   --first   whose rollouts of step 1 the others have to have: one, or another one where the model needs several GPUs
   --resume  these layouts are killed after the last step and go on from a checkpoint before it
-  --score   log-probs of the run that is a step ahead, beside `score` with the exported weights of their version"""
+  --score   log-probs of the run that is a step ahead, beside `score` with the exported weights of their version
+  --random  every rank makes its weights in memory, where a folder of them would take long; without --score
+  --memory  what a rank of each phase holds is within 5 % of what `check` says, if its batches are as full as the plan says:
+            rollout.min_new_tokens as rollout.max_new_tokens, no stop, and samples for a whole micro-batch of each rank"""
 import argparse
 import json
 import os
@@ -22,6 +25,7 @@ import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 TEMPER = REPOSITORY / "build/temper"
+WORKSPACE = 33 << 20  # of products: in the plan's "context", and counted by a run
 SHAPES = {"tiny": dict(hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
                        head_dim=16, tie_word_embeddings=True, vocab_size=6400, torch_dtype="float32"),
           "0.6b": dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
@@ -29,7 +33,14 @@ SHAPES = {"tiny": dict(hidden_size=64, intermediate_size=128, num_hidden_layers=
           "1.7b": dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=28, num_attention_heads=16,
                        tie_word_embeddings=True),
           "8b": dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32,
-                     tie_word_embeddings=False)}
+                     tie_word_embeddings=False),
+          "32b": dict(hidden_size=5120, intermediate_size=25600, num_hidden_layers=64, num_attention_heads=64,
+                      tie_word_embeddings=False)}
+EXPERTS = dict(architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", num_experts_per_tok=8, norm_topk_prob=True,
+               tie_word_embeddings=False)
+SHAPES |= {"tiny-moe": SHAPES["tiny"] | EXPERTS | dict(moe_intermediate_size=32, num_experts=16, num_experts_per_tok=4),
+           "30b-a3b": EXPERTS | dict(hidden_size=2048, intermediate_size=6144, moe_intermediate_size=768, num_experts=128,
+                                     num_hidden_layers=48, num_attention_heads=32, num_key_value_heads=4)}
 COMMON = dict(architectures=["Qwen3ForCausalLM"], model_type="qwen3", num_key_value_heads=8, head_dim=128,
               vocab_size=151936, max_position_embeddings=40960, rms_norm_eps=1e-6, rope_theta=1e6, eos_token_id=2,
               torch_dtype="bfloat16")
@@ -50,11 +61,11 @@ optimizer.lr = 1e-6
 """
 
 
-def layouts(n):
+def layouts(n, experts=False):
     """name -> ranks, keys, the run that it has to be equal to as a whole"""
     apart = f"roles.rollout.ranks='0' roles.rollout.tp=1 roles.rollout.pp=1 roles.trainer.ranks='1-{n - 1}'"
     trainer = f"roles.trainer.ranks='0-{n - 2}' roles.rollout.ranks='{n - 1}'"
-    return layouts_of_axes(n) | (layouts_of_pairs(n // 2) if n % 4 == 0 else {}) | {
+    return layouts_of_axes(n) | (layouts_of_pairs(n // 2) if n % 4 == 0 else {}) | (layouts_of_experts(n) if experts else {}) | {
             "apart": (n, apart, "one" if n == 2 else None),
             "apart, reversed": (n, trainer, "apart"),
             "a step ahead": (n, apart + " run.max_policy_lag=1", None)}
@@ -72,6 +83,16 @@ def layouts_of_axes(n):
             "pp": (n, f"roles.trainer.pp={n} roles.rollout.pp={n}", None),
             "pp, rollouts whole": (n, f"roles.trainer.pp={n} roles.rollout.pp=1", "pp"),
             "cp": (n, f"roles.trainer.cp={n}", None)}
+
+
+def layouts_of_experts(n):
+    """Over ranks that have other tokens; absent, `ep` is tp."""
+    ep = f"roles.trainer.ep={n}"
+    return {"ep": (n, ep, None),
+            "ep, zero 2": (n, ep + " roles.trainer.zero=2", None),
+            "ep, zero 3": (n, ep + " roles.trainer.zero=3", None),
+            "ep, rollouts in tp": (n, ep + f" roles.rollout.tp={n}", "ep"),
+            "tp, experts whole": (n, f"roles.trainer.tp={n} roles.trainer.ep=1", None)}
 
 
 def layouts_of_pairs(h):
@@ -101,17 +122,20 @@ class Runs:
         self.seen, self.broken = {}, 0
         self.out.mkdir(parents=True, exist_ok=True)
         shape = json.dumps(COMMON | SHAPES[args.shape] | (dict(num_hidden_layers=args.layers) if args.layers else {}))
+        tokenizer = REPOSITORY / "tests/golden/tokenizer/minimind"
         path = self.out / "config.json"
         if path.exists() and path.read_text() != shape:
             sys.exit(f"{self.out} holds runs of another shape: remove it, or name another --out")
         path.write_text(shape)
-        (self.out / "run.toml").write_text(CONFIG)
+        (self.out / "run.toml").write_text(CONFIG + ('model.init = "random"\n' if args.random else ""))
         (self.out / "data.jsonl").write_text("".join(
             json.dumps(dict(prompt=f"What is {i} plus {3 * i}?", answer=str(4 * i))) + "\n" for i in range(256)))
+        if args.random and not (self.out / "model").exists():
+            shutil.copytree(tokenizer, self.out / "model")
+            (self.out / "model/config.json").write_text(shape)
         if not (self.out / "model/config.json").exists():
-            subprocess.run([TEMPER, "init", "--config", "config.json", "--out", "model", "--seed", "1", "--tokenizer",
-                            REPOSITORY / "tests/golden/tokenizer/minimind"], cwd=self.out, check=True,
-                           stderr=subprocess.DEVNULL)
+            subprocess.run([TEMPER, "init", "--config", "config.json", "--out", "model", "--seed", "1", "--tokenizer", tokenizer],
+                           cwd=self.out, check=True, stderr=subprocess.DEVNULL)
 
     def metrics(self, name):
         path = self.out / "runs" / name / "metrics.jsonl"
@@ -127,10 +151,13 @@ class Runs:
                 for line in self.metrics(name)[:self.args.steps]]
         return kept, [self.rollouts(name, step) for step in steps]
 
+    def own_keys(self):
+        return " ".join(f"'{key}'" for key in self.args.keys)
+
     def start(self, name, ranks, keys):
         """Until its steps are done, and not longer. The words of an error, or None."""
         command = (f"mpirun -n {ranks} --oversubscribe --bind-to none {TEMPER} train run.toml run.name='{name}' {keys} "
-                   + " ".join(f"'{key}'" for key in self.args.keys))
+                   + self.own_keys())
         log = self.out / f"{name}.log"
         with log.open("w") as stream:
             job = subprocess.Popen(command, shell=True, cwd=self.out, stdout=stream, stderr=stream, start_new_session=True)
@@ -176,6 +203,26 @@ class Runs:
               f"{sync * 1e3:.1f} ms | {step:.2f} s | {100 * idle:.0f} % | {mean('perf/total_num_tokens') / step / ranks:.0f} | "
               f"{100 * mean('perf/mfu'):.0f} % | {max(l.get('perf/peak_gb/train/device', 0) for l in lines):.1f} GiB |", flush=True)
 
+    def planned(self, ranks, keys):
+        """phase -> GiB of a GPU, of the rank that has most, as the metrics of a run count: without the driver and trials of
+        products, but with the workspace of products."""
+        command = f"{TEMPER} check run.toml {keys} {self.own_keys()} --ranks {ranks} --gpus-per-node {ranks} --json"
+        said = subprocess.run(command, shell=True, cwd=self.out, check=True, stdout=subprocess.PIPE).stdout
+        most = {}
+        for row in json.loads(said)["memory"]:
+            parts = row["parts"]
+            others = parts.get("context", WORKSPACE) - WORKSPACE + parts.get("product_trials", 0)
+            most[row["phase"]] = max(most.get(row["phase"], 0), (row["device_bytes"] - others) / 2**30)
+        return most
+
+    def compare_memory(self, name, ranks, keys):
+        lines = self.metrics(name)[:self.args.steps]
+        for phase, planned in self.planned(ranks, keys).items():
+            taken = [line[f"perf/peak_gb/{phase}/device"] for line in lines if f"perf/peak_gb/{phase}/device" in line]
+            if taken and planned > 0:
+                self.say(name, f"memory of {phase}: {max(taken):.2f} GiB taken, {planned:.2f} planned",
+                         abs(max(taken) - planned) <= max(0.05 * planned, 1 / 32))
+
     def run(self, name):
         ranks, keys, like = self.table[name]
         if self.args.score and name == "a step ahead":
@@ -191,6 +238,8 @@ class Runs:
         difference = max(line.get("actor/rollout_logprob_diff_max", 0) for line in self.metrics(name)[:self.args.steps])
         if "ahead" not in name:
             self.say(name, f"rollout_logprob_diff_max is 0 in {self.args.steps} steps ({difference})", difference == 0)
+        if self.args.memory:
+            self.compare_memory(name, ranks, keys)
         first = self.args.first
         if first in self.seen and name != first:
             self.say(name, f"rollouts of step 1 as '{first}'", self.seen[name][1][0] == self.seen[first][1][0])
@@ -226,7 +275,7 @@ class Runs:
         self.say(name, f"{compared} log-probs of versions {versions}, {different} differ from `score`", compared > 0 == different)
 
     def all(self):
-        self.table = layouts(self.args.gpus)
+        self.table = layouts(self.args.gpus, "num_experts" in SHAPES[self.args.shape])
         names = [n for n in self.table if not self.args.only or n in self.args.only]
         for needed in [self.table[n][2] for n in names] + [self.args.first]:
             if needed and needed not in names:
@@ -248,9 +297,10 @@ def main():
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--only", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--first", choices=layouts(4), default="one", metavar="NAME")
+    parser.add_argument("--first", choices=layouts(4, experts=True), default="one", metavar="NAME")
     parser.add_argument("--resume", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--score", action="store_true")
+    for flag in ("--score", "--random", "--memory"):
+        parser.add_argument(flag, action="store_true")
     parser.add_argument("--out", default="runs/layouts")
     parser.add_argument("--limit", type=float, default=180)
     parser.add_argument("keys", nargs="*")

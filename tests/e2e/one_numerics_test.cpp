@@ -101,6 +101,19 @@ TEST_P(OneNumericsAlone, ScheduleDoesNotMatter) {
     }
 }
 
+TEST_P(OneNumericsAlone, PreemptionOfExpertsDoesNotMatter) {
+  Workload work = mixed_workload();
+  work.requests.resize(17);
+  for (const int64_t shared : {0, 24}) {
+    const auto model = tiny_model_of(tiny_moe_config(shared), GetParam());
+    const RolloutResult base = roll_out(*model, work, {}),
+                        other = roll_out(*model, work, {.page_tokens = 16, .num_pages = 67});
+    expect_same_rollout(other, base, "few pages");
+    expect_rows(work, other, true, "few pages");
+    expect_score_agrees(*model, *comm_, other, 1.0);
+  }
+}
+
 TEST_P(OneNumericsAlone, PreemptionDoesNotMatter) {
   const Workload whole = mixed_workload();
   Workload up_to_first_border = whole;  // 1,071 tokens at most, and many short sequences beside them

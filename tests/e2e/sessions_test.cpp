@@ -111,6 +111,35 @@ TEST_F(Sessions, TurnsAreTrainedAsTheyWereSampled) {
   for (const char* other : {"tp", "dp"}) EXPECT_EQ(rollouts("whole", 1), rollouts(other, 1)) << other;
 }
 
+/// Trainer ranks play sessions of a validation, each its own and one of them none, and send tokens to the
+/// experts of others at every step of any of them.
+TEST_F(Sessions, ValidationIsPlayedWithExpertsOverRanks) {
+  ASSERT_EQ(program_.init_model("experts", R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+  "hidden_size": 32, "moe_intermediate_size": 16, "num_experts": 8, "num_experts_per_tok": 2,
+  "norm_topk_prob": true, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "head_dim": 16, "vocab_size": 6400, "max_position_embeddings": 512, "tie_word_embeddings": true,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 2})"),
+            0)
+      << output();
+  const std::string keys =
+      "model.path=experts run.steps=1 'validation.data=[\"data.jsonl\"]' validation.at_start=true "
+      "validation.max_prompts=3 ";
+  ASSERT_EQ(runs({{1, train("one", "episode --turns 3", keys)},
+                  {2, train("two", "episode --turns 3 --jitter 30", keys + "roles.trainer.ep=2")},
+                  {4, train("four", "episode --turns 2", keys + "roles.trainer.ep=4")},
+                  {4, train("one_of_two", "episode --turns 2", keys)},
+                  {4, train("stages", "episode --turns 3 --jitter 30",
+                            keys + "roles.trainer.ep=2 roles.trainer.pp=2 roles.rollout.pp=1")}}),
+            0)
+      << output();
+  const auto played = [&](const std::string& run) {
+    return program_.read(fmt::format("runs/{}/validation/step-000000.jsonl", run));
+  };
+  EXPECT_EQ(std::ranges::count(played("one"), '\n'), 3);
+  for (const char* run : {"two", "stages"}) EXPECT_EQ(played(run), played("one")) << run;
+  EXPECT_EQ(played("four"), played("one_of_two"));
+}
+
 /// Histories that begin anew, and second agents: other samples of the same session.
 TEST_F(Sessions, ForksAreSamplesOfTheirSession) {
   ASSERT_EQ(runs({{1, train("forks", "episode --turns 4 --forget --two")},

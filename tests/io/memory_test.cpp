@@ -108,6 +108,17 @@ TEST_F(Memory, AModelFolderGoesThroughWindows) {
                            190);
 }
 
+/// Many small tensors make a large parameter: 144 MiB of the gates and ups of a layer, 192 beside their downs.
+TEST_F(Memory, AFolderOfExpertsGoesThroughWindows) {
+  expect_folder_in_windows(folder_, R"({"architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe", "vocab_size": 256, "hidden_size": 512, "intermediate_size": 64,
+    "moe_intermediate_size": 576, "num_experts": 64, "num_experts_per_tok": 4, "norm_topk_prob": true,
+    "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16"})",
+                           190);
+}
+
 /// Its largest tensor, 96 MiB as stored, has its rows by key heads.
 TEST_F(Memory, AHybridFolderGoesThroughWindows) {
   expect_folder_in_windows(folder_, R"({"architectures": ["Qwen3NextForCausalLM"],

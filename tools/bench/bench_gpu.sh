@@ -20,6 +20,7 @@ echo
 for part in hybrid_rows delta_rule delta_backward mixer; do "$build"/tests/gpu/hybrid/${part}_bench; done
 echo
 for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
+for layers in 2 4; do "$build"/tests/gpu/train_bench 30B-A3B --layers $layers; done
 for model in 1.7B 8B; do "$build"/tests/gpu/train_bench $model --lora 32; done
 "$build"/tests/gpu/tp_bench | tail -1
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
@@ -35,6 +36,8 @@ done << 'JOBS'
 0.6b 16384 4
 1.7b 16384 4
 8b 8192 8
+30b-a3b 16384 4 2
+30b-a3b 16384 4 4
 JOBS
 for model in 0.6b 8b; do
   for batch in 1 64; do "$peer" tools/bench/peer_gpu.py generate $model $batch 2048 128 2>> "$build/bench-peer.log"; done

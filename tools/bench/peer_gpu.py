@@ -1,28 +1,41 @@
 """Hugging Face transformers on one GPU, random weights of public shapes: the peer of tests/gpu/model_bench and train_bench.
 usage: peer_gpu.py generate 0.6b|8b BATCH PROMPT NEW [static|dynamic]
-       peer_gpu.py train 0.6b|1.7b|8b TOKENS_OF_A_MICRO_BATCH MICRO_BATCHES
-Training is compiled, with SDPA and fused AdamW in bf16, without recomputation, sequences of 4,096. Prints a Markdown row."""
+       peer_gpu.py train 0.6b|1.7b|8b|30b-a3b TOKENS_OF_A_MICRO_BATCH MICRO_BATCHES [LAYERS]
+Training is compiled, with SDPA and fused AdamW in bf16, without recomputation, sequences of 4,096; experts by grouped_mm where
+this version of transformers has it: the row says what they were run by. Prints a Markdown row."""
 import sys
 import time
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+import transformers
 
 SHAPES = {"0.6b": dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
                        tie_word_embeddings=True),
           "1.7b": dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=28, num_attention_heads=16,
                        tie_word_embeddings=True),
           "8b": dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32,
-                     tie_word_embeddings=False)}
+                     tie_word_embeddings=False),
+          "30b-a3b": dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=48, num_attention_heads=32,
+                          num_key_value_heads=4, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8,
+                          norm_topk_prob=True, tie_word_embeddings=False)}
+COMMON = dict(vocab_size=151936, max_position_embeddings=40960, rope_theta=1e6, num_key_value_heads=8, head_dim=128)
 SEQUENCE = 4096
 
 
-def make_model(name):
-    config = Qwen3Config(vocab_size=151936, max_position_embeddings=40960, rope_theta=1e6, num_key_value_heads=8,
-                         head_dim=128, **SHAPES[name])
+def make_model(name, layers=None):
+    shape = COMMON | SHAPES[name] | (dict(num_hidden_layers=int(layers)) if layers else {})
+    family = "Qwen3Moe" if "num_experts" in shape else "Qwen3"
+    config = getattr(transformers, family + "Config")(**shape)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        return Qwen3ForCausalLM(config)
+        return getattr(transformers, family + "ForCausalLM")(config)
+
+
+def run_experts_by_grouped_mm(model):
+    """What they are run by then: older versions of transformers have a loop over experts and nothing else."""
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("grouped_mm")
+    return getattr(model.config, "_experts_implementation", None) or "a loop"
 
 
 def timed(run, times):
@@ -56,14 +69,21 @@ def generate(name, batch, prompt, new, cache="dynamic"):
 def flops(c, tokens):
     """As tests/gpu/train_bench counts them."""
     q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
-    layer = c.hidden_size * (q + 2 * kv) + q * c.hidden_size + 3 * c.hidden_size * c.intermediate_size
+    layer = c.hidden_size * (q + 2 * kv) + q * c.hidden_size
+    if getattr(c, "num_experts", 0):
+        layer += c.hidden_size * (3 * c.num_experts_per_tok * c.moe_intermediate_size + c.num_experts)
+    else:
+        layer += 3 * c.hidden_size * c.intermediate_size
     products = c.num_hidden_layers * layer + c.vocab_size * c.hidden_size
     return 6 * products * tokens + 6 * c.num_hidden_layers * q * tokens * SEQUENCE
 
 
-def train(name, tokens, micro_batches):
+def train(name, tokens, micro_batches, layers=None):
     tokens, micro_batches = int(tokens), int(micro_batches)
-    model = make_model(name).train()
+    model = make_model(name, layers).train()
+    how = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    if getattr(model.config, "num_experts", 0):
+        how += f", experts by {run_experts_by_grouped_mm(model)}"
     model.config.use_cache = False
     compiled = torch.compile(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
@@ -80,7 +100,8 @@ def train(name, tokens, micro_batches):
     update()
     seconds = timed(update, 3)
     total = tokens * micro_batches
-    print(f"| transformers train {name}, {micro_batches} micro-batches of {tokens} | {seconds:.3f} s | "
+    print(f"| {how}: train {name}, {model.config.num_hidden_layers} layers, {micro_batches} micro-batches of {tokens} | "
+          f"{seconds:.3f} s | "
           f"{total / seconds:.0f} tok/s | {flops(model.config, total) / seconds * 1e-12:.0f} TFLOP/s | "
           f"peak {torch.cuda.max_memory_allocated() * 1e-9:.1f} GB |", flush=True)
 

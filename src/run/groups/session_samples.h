@@ -21,7 +21,8 @@ class SessionSamples : public SampleMaker {
   ~SessionSamples() override;
 
   bool add(PromptWork& work, int64_t num_samples, bool after_stop) override;
-  bool done() const override { return done_; }
+  /// Ranks with experts of each other make the steps of every one of them, and are done together.
+  bool done() const override { return !p_.engine.others().somewhere(!done_); }
   std::vector<MadeGroup> step(Ctx& c, bool cut) override;
   const RolloutCounters& counters() const override { return generation_.counters(); }
 

@@ -61,13 +61,6 @@ void plan_agents(PlanDraft& d) {
   check_port(d);
   if (!d.config.data.chat)
     d.error("data.chat", "programs speak in messages, which the chat template renders", {true});
-  if (const RolePlan& trainer = d.result.plan.trainer();
-      d.config.validation.in_run() && trainer.ep() > trainer.tp())
-    d.error("roles.trainer.ep",
-            fmt::format("{}: ranks with experts of each other step together, and programs play sessions of "
-                        "validation at their own pace on each",
-                        trainer.ep()),
-            {trainer.tp()});
   const bool records = d.config.moe.record_routes;
   if (records || d.config.moe.replay != "none")
     d.error(records ? "moe.record_routes" : "moe.replay",

@@ -6,7 +6,7 @@
 namespace temper {
 namespace {
 
-class HybridModels : public RunFixture {
+class HybridModels : public RunFixture, public ::testing::WithParamInterface<int> {
  protected:
   double learned(int seed, int lag, const std::string& start, const std::string& roles) {
     const std::string name = fmt::format("seed{}-lag{}", seed, lag);
@@ -29,28 +29,29 @@ class HybridModels : public RunFixture {
   }
 };
 
-TEST_F(HybridModels, LearnTheDemo) {
+TEST_P(HybridModels, LearnTheDemo) {
+  const int seed = GetParam();
   const std::string root = std::filesystem::current_path().string();
   ASSERT_EQ(program_.shell(fmt::format("ln -s {0}/conf conf && {0}/tools/demo_data.sh runs/demo/data", root)),
             0)
       << output();
-  for (const int seed : {1, 2, 3}) {
-    const std::string sft = fmt::format("sft{}", seed);
-    ASSERT_EQ(program_.run(fmt::format("init --config conf/models/demo-hybrid.json --tokenizer conf/demo "
-                                       "--out {}-model --seed {}",
-                                       sft, seed)),
-              0)
-        << output();
-    ASSERT_EQ(program_.run_ranks(2, fmt::format("train conf/demo_hybrid_sft.toml run.name={0} run.seed={1} "
-                                                "model.path={0}-model log.samples_per_step=0",
-                                                sft, seed)),
-              0)
-        << output();
-    const std::string start = fmt::format("runs/{}/export/step-000700", sft);
-    EXPECT_GE(learned(seed, 0, start, ""), 0.9);
-    EXPECT_GE(learned(seed, 1, start, "roles.trainer.ranks='\"0\"' roles.rollout.ranks='\"1\"'"), 0.9);
-  }
+  const std::string sft = fmt::format("sft{}", seed);
+  ASSERT_EQ(program_.run(fmt::format("init --config conf/models/demo-hybrid.json --tokenizer conf/demo "
+                                     "--out {}-model --seed {}",
+                                     sft, seed)),
+            0)
+      << output();
+  ASSERT_EQ(program_.run_ranks(2, fmt::format("train conf/demo_hybrid_sft.toml run.name={0} run.seed={1} "
+                                              "model.path={0}-model log.samples_per_step=0",
+                                              sft, seed)),
+            0)
+      << output();
+  const std::string start = fmt::format("runs/{}/export/step-000700", sft);
+  EXPECT_GE(learned(seed, 0, start, ""), 0.9);
+  EXPECT_GE(learned(seed, 1, start, "roles.trainer.ranks='\"0\"' roles.rollout.ranks='\"1\"'"), 0.9);
 }
+
+INSTANTIATE_TEST_SUITE_P(Seeds, HybridModels, ::testing::Values(1, 2, 3));
 
 }  // namespace
 }  // namespace temper

@@ -11,8 +11,8 @@ usage: layout_runs.py SHAPE [--layers N] [--gpus N] [--steps N] [--only NAME,...
   --resume  these layouts are killed after the last step and go on from a checkpoint before it
   --score   log-probs of the run that is a step ahead, beside `score` with the exported weights of their version
   --random  every rank makes its weights in memory, where a folder of them would take long; without --score
-  --memory  what a rank of each phase holds is within 5 % of what `check` says, if its batches are as full as the plan says:
-            rollout.min_new_tokens as rollout.max_new_tokens, no stop, and samples for a whole micro-batch of each rank"""
+  --memory  what a rank of each phase holds is within 5 % of what `check` says: responses are as long as they may be, so that
+            batches are as full as in the plan"""
 import argparse
 import json
 import os
@@ -52,12 +52,22 @@ data.train = "data.jsonl"
 data.chat = false
 reward.functions = [{name = "length", max_tokens = 64, buffer_tokens = 60}]
 algorithm.entropy_coef = 0.001
+model.context_tokens = 1024
+optimizer.lr = 1e-6
+"""
+RAGGED = """
 rollout.prompts_per_step = 8
 rollout.samples_per_prompt = 4
 rollout.max_new_tokens = 64
 rollout.stop = ["th"]
-model.context_tokens = 1024
-optimizer.lr = 1e-6
+"""
+FULL = """
+rollout.prompts_per_step = 16
+rollout.samples_per_prompt = 8
+rollout.max_new_tokens = 256
+rollout.min_new_tokens = 256
+rollout.ignore_eos = true
+train.max_tokens_per_microbatch = 4096
 """
 
 
@@ -89,10 +99,11 @@ def layouts_of_experts(n):
     """Over ranks that have other tokens; absent, `ep` is tp."""
     ep = f"roles.trainer.ep={n}"
     return {"ep": (n, ep, None),
-            "ep, zero 2": (n, ep + " roles.trainer.zero=2", None),
-            "ep, zero 3": (n, ep + " roles.trainer.zero=3", None),
-            "ep, rollouts in tp": (n, ep + f" roles.rollout.tp={n}", "ep"),
-            "tp, experts whole": (n, f"roles.trainer.tp={n} roles.trainer.ep=1", None)}
+            "ep zero 2": (n, ep + " roles.trainer.zero=2", None),
+            "ep zero 3": (n, ep + " roles.trainer.zero=3", None),
+            "ep with rollouts in tp": (n, ep + f" roles.rollout.tp={n}", "ep"),
+            "ep zero 2 with rollouts in tp": (n, ep + f" roles.trainer.zero=2 roles.rollout.tp={n}", None),
+            "tp with whole experts": (n, f"roles.trainer.tp={n} roles.trainer.ep=1", None)}
 
 
 def layouts_of_pairs(h):
@@ -127,7 +138,8 @@ class Runs:
         if path.exists() and path.read_text() != shape:
             sys.exit(f"{self.out} holds runs of another shape: remove it, or name another --out")
         path.write_text(shape)
-        (self.out / "run.toml").write_text(CONFIG + ('model.init = "random"\n' if args.random else ""))
+        (self.out / "run.toml").write_text(CONFIG + (FULL if args.memory else RAGGED)
+                                           + ('model.init = "random"\n' if args.random else ""))
         (self.out / "data.jsonl").write_text("".join(
             json.dumps(dict(prompt=f"What is {i} plus {3 * i}?", answer=str(4 * i))) + "\n" for i in range(256)))
         if args.random and not (self.out / "model").exists():
@@ -160,25 +172,31 @@ class Runs:
                    + self.own_keys())
         log = self.out / f"{name}.log"
         with log.open("w") as stream:
-            job = subprocess.Popen(command, shell=True, cwd=self.out, stdout=stream, stderr=stream, start_new_session=True)
-            deadline = time.time() + self.args.limit
-            before = len(self.metrics(name))
-            started = before < self.args.steps  # a resumed run first takes back what came after its checkpoint
-            while job.poll() is None and time.time() < deadline:
-                done = len(self.metrics(name))
-                started = started or done < before
-                if started and done >= self.args.steps:
-                    break
-                time.sleep(0.05)
-            finished = started and len(self.metrics(name)) >= self.args.steps
-            self.kill_ranks()
+            job = subprocess.Popen(command, shell=True, cwd=self.out, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                                   start_new_session=True)
             try:
-                job.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(job.pid, signal.SIGKILL)
+                finished = self.wait_for_steps(job, name)
+            finally:
+                self.kill_ranks()
+                try:
+                    job.wait(30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(job.pid, signal.SIGKILL)
         if finished:
             return None
         return " / ".join(line.strip()[:160] for line in log.read_text(errors="replace").split("\n") if line.strip())[-700:]
+
+    def wait_for_steps(self, job, name):
+        deadline = time.time() + self.args.limit
+        before = len(self.metrics(name))
+        started = before < self.args.steps  # a resumed run first takes back what came after its checkpoint
+        while job.poll() is None and time.time() < deadline:
+            done = len(self.metrics(name))
+            started = started or done < before
+            if started and done >= self.args.steps:
+                break
+            time.sleep(0.05)
+        return started and len(self.metrics(name)) >= self.args.steps
 
     def kill_ranks(self):
         """Of this folder: other runs may be on the same machine."""
@@ -204,14 +222,14 @@ class Runs:
               f"{100 * mean('perf/mfu'):.0f} % | {max(l.get('perf/peak_gb/train/device', 0) for l in lines):.1f} GiB |", flush=True)
 
     def planned(self, ranks, keys):
-        """phase -> GiB of a GPU, of the rank that has most, as the metrics of a run count: without the driver and trials of
-        products, but with the workspace of products."""
+        """phase -> GiB of a GPU, of the rank that has most, as the metrics of a run count: without what the driver, trials of
+        products and exchanges take, but with the workspace of products."""
         command = f"{TEMPER} check run.toml {keys} {self.own_keys()} --ranks {ranks} --gpus-per-node {ranks} --json"
         said = subprocess.run(command, shell=True, cwd=self.out, check=True, stdout=subprocess.PIPE).stdout
         most = {}
         for row in json.loads(said)["memory"]:
             parts = row["parts"]
-            others = parts.get("context", WORKSPACE) - WORKSPACE + parts.get("product_trials", 0)
+            others = parts.get("context", WORKSPACE) - WORKSPACE + parts.get("product_trials", 0) + parts.get("exchanges", 0)
             most[row["phase"]] = max(most.get(row["phase"], 0), (row["device_bytes"] - others) / 2**30)
         return most
 
@@ -280,14 +298,20 @@ class Runs:
         for needed in [self.table[n][2] for n in names] + [self.args.first]:
             if needed and needed not in names:
                 names.insert(0, needed)
-        for name in sorted(names, key=lambda n: (n != self.args.first, list(self.table).index(n))):
-            self.run(name)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+        try:
+            for name in sorted(names, key=lambda n: (n != self.args.first, list(self.table).index(n))):
+                self.run(name)
+        finally:
+            self.print_table()
+        return self.broken > 0
+
+    def print_table(self):
         print(f"\n{self.args.shape}, {self.args.gpus} GPUs, steps 2 to {self.args.steps}:\n\n"
               "| layout | generate | update | weights | step | idle in generation | tokens/s/GPU | MFU | peak of the update |\n"
               "|---|---|---|---|---|---|---|---|---|")
         for name in self.seen:
             self.row(name)
-        return self.broken > 0
 
 
 def main():

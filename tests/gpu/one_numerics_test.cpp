@@ -202,6 +202,18 @@ TEST_P(GpuOneNumerics, DrainingBatches) {
   expect_same(groups, generate(requests, 300, {}, {256, 1000, 64, 4096, false, stop}), "graphs off");
 }
 
+/// Wide layers of models with experts, and of a hybrid one, whose rows go over many chunks of its rule.
+class GpuWideNumerics : public GpuOneNumerics {};
+
+/// 1,024,000 log-probs, beside steps that are not recorded.
+TEST_P(GpuWideNumerics, AMillionTokens) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 128; ++i) requests.push_back(request(i, 1 + i * 37 % 300, 8));
+  const Groups groups = generate(requests, 1000, {}, {256, 2048, 64, 6000});
+  expect_score_agrees(requests, groups, 1.0, "a million tokens");
+  expect_same(groups, generate(requests, 1000, {}, {256, 2048, 64, 6000, false}), "graphs off");
+}
+
 /// Prompts to 16k in chunks that divide nothing, a decode step among them.
 TEST_P(GpuOneNumerics, LongPrompts) {
   std::vector<Request> requests;
@@ -222,18 +234,6 @@ TEST_P(GpuOneNumerics, ScheduleDoesNotMatter) {
   RolloutCounters counters;
   expect_same(base, generate(requests, 40, sampling, {64, 500, 16, 79}, &counters), "few pages");
   EXPECT_GE(counters.preemptions, 3);
-}
-
-/// Wide layers of models with experts, and of a hybrid one, whose rows go over many chunks of its rule.
-class GpuWideNumerics : public GpuOneNumerics {};
-
-/// 1,024,000 log-probs, beside steps that are not recorded.
-TEST_P(GpuWideNumerics, AMillionTokens) {
-  std::vector<Request> requests;
-  for (int64_t i = 0; i < 128; ++i) requests.push_back(request(i, 1 + i * 37 % 300, 8));
-  const Groups groups = generate(requests, 1000, {}, {256, 2048, 64, 6000});
-  expect_score_agrees(requests, groups, 1.0, "a million tokens");
-  expect_same(groups, generate(requests, 1000, {}, {256, 2048, 64, 6000, false}), "graphs off");
 }
 
 /// Everything in a few hundred tokens: what the sanitizers run (tools/sanitize_gpu.sh).
@@ -302,13 +302,13 @@ std::vector<Named> small_models() {
 INSTANTIATE_TEST_SUITE_P(Models, GpuSmallModels, ::testing::ValuesIn(small_models()),
                          [](const auto& tested) { return tested.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(Models, GpuOneNumerics, ::testing::ValuesIn(models()),
+                         [](const auto& tested) { return tested.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(Models, GpuWideNumerics,
                          ::testing::Values(Named{"qwen3_30b_a3b_2_layers", qwen3_moe()},
                                            Named{"qwen2_moe_2_layers", qwen2_moe()},
                                            Named{"qwen3_5_9b_4_layers", qwen3_5_9b(4, kContext)}),
-                         [](const auto& tested) { return tested.param.name; });
-
-INSTANTIATE_TEST_SUITE_P(Models, GpuOneNumerics, ::testing::ValuesIn(models()),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace

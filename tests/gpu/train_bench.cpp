@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "src/comm/mesh.h"
 #include "src/models/stages.h"
@@ -160,7 +161,7 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
   std::iota(ranks.begin(), ranks.end(), 0);
   Mesh mesh(mpi, ranks, layout.mesh, Device::cuda, 600);
   Model model(config, options_of(config, layout, mesh));
-  ThreadTeam team(16 / std::min(16, layout.ranks()));
+  ThreadTeam team(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / layout.ranks()));
   random_init(model.parameters(), config, 1, team);
   const std::unique_ptr<Comm> comm = mpi.make_comm_of_all(600);
   TrainerOptions options;

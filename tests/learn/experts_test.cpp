@@ -1,5 +1,5 @@
-// A small mixture of experts learns the demo's task from its careless teacher and by GRPO: whatever the seed, and
-// with the bits of the rollout in every step of the trainer.
+// A small mixture of experts learns the demo's task from its careless teacher and by GRPO: whatever the seed,
+// and with the bits of the rollout in every step of the trainer.
 
 #include "tests/support/run_fixture.h"
 
@@ -25,10 +25,11 @@ TEST_F(Experts, LearnTheDemo) {
                                                 sft, seed)),
               0)
         << output();
-    ASSERT_EQ(program_.run_ranks(2, fmt::format("train conf/demo_moe_grpo.toml run.name={} run.seed={} "
-                                                "model.path=runs/{}/export/step-000700 log.samples_per_step=0",
-                                                grpo, seed, sft)),
-              0)
+    ASSERT_EQ(
+        program_.run_ranks(2, fmt::format("train conf/demo_moe_grpo.toml run.name={} run.seed={} "
+                                          "model.path=runs/{}/export/step-000700 log.samples_per_step=0",
+                                          grpo, seed, sft)),
+        0)
         << output();
     double accuracy = 0;
     for (const Json& line : program_.metrics(grpo)) {

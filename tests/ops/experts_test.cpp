@@ -123,43 +123,42 @@ TEST(Experts, GroupedProductsAreThoseOfEachExpert) {
   const int64_t inputs = 40, outputs = 24;
   for (int round = 0; round < 200; ++round) {
     const Shape s = kShapes[static_cast<size_t>(round) % kShapes.size()];
-    for (const DType dtype : kStorageTypes) {
-      TestCtx ctx;
-      Ctx& c = ctx;
-      const ArenaScope scope(c.scratch);
-      const Sorted rows_of(ctx, s, random_ids(s, static_cast<uint64_t>(round), round % 3 == 0 ? 90 : 0));
-      const Values offsets = rows_of.offsets.values();
-      const TestTensor x(c, normal_values(s.rows() * inputs, 1), dtype, {s.rows(), inputs}),
-          dy(c, normal_values(s.rows() * outputs, 2), dtype, {s.rows(), outputs}),
-          w(c, normal_values(s.experts * outputs * inputs, 3), dtype, {s.experts * outputs, inputs}),
-          y(c, dtype, {s.rows(), outputs}), dx(c, dtype, {s.rows(), inputs}),
-          dw(c, accumulate(dtype), {s.experts * outputs, inputs}), want_y(c, dtype, {s.rows(), outputs}),
-          want_dx(c, dtype, {s.rows(), inputs}),
-          want_dw(c, Values(static_cast<size_t>(s.experts * outputs * inputs), 0.0), accumulate(dtype),
-                  {s.experts * outputs, inputs});
-      expert_linear_forward(c, y, x, w, rows_of.offsets);
-      expert_linear_backward_input(c, dx, dy, w, rows_of.offsets);
-      expert_linear_backward_weight(c, dw, dy, x, rows_of.offsets, GradWrite::first);
-      for (int64_t e = 0; e < s.experts; ++e) {
-        const auto begin = static_cast<int64_t>(offsets[static_cast<size_t>(e)]),
-                   end = static_cast<int64_t>(offsets[static_cast<size_t>(e) + 1]);
-        if (begin == end) continue;
-        const auto part = [&](const Tensor& t) { return rows(t, begin, end); };
-        const auto block = [&](const Tensor& t) { return rows(t, e * outputs, (e + 1) * outputs); };
-        linear_forward(c, part(want_y), part(x), block(w), {});
-        linear_backward_input(c, part(want_dx), part(dy), block(w));
-        linear_backward_weight(c, block(want_dw), part(dy), part(x), GradWrite::first);
-      }
-      expect_same_bits("forward", y.values(), want_y.values());
-      expect_same_bits("input gradient", dx.values(), want_dx.values());
-      if (kTestDevice == Device::cpu) expect_same_bits("weight gradient", dw.values(), want_dw.values());
-      expect_near("weight gradient", dw.values(), want_dw.values(), 2e-6);
-      const Values once = dw.values();
-      expert_linear_backward_weight(c, dw, dy, x, rows_of.offsets, GradWrite::add);
-      Values twice = once;
-      for (double& v : twice) v *= 2;
-      expect_near("added", dw.values(), twice, 2e-6);
+    const DType dtype = kStorageTypes[static_cast<size_t>(round) / kShapes.size() % std::size(kStorageTypes)];
+    TestCtx ctx;
+    Ctx& c = ctx;
+    const ArenaScope scope(c.scratch);
+    const Sorted rows_of(ctx, s, random_ids(s, static_cast<uint64_t>(round), round % 3 == 0 ? 90 : 0));
+    const Values offsets = rows_of.offsets.values();
+    const TestTensor x(c, normal_values(s.rows() * inputs, 1), dtype, {s.rows(), inputs}),
+        dy(c, normal_values(s.rows() * outputs, 2), dtype, {s.rows(), outputs}),
+        w(c, normal_values(s.experts * outputs * inputs, 3), dtype, {s.experts * outputs, inputs}),
+        y(c, dtype, {s.rows(), outputs}), dx(c, dtype, {s.rows(), inputs}),
+        dw(c, accumulate(dtype), {s.experts * outputs, inputs}), want_y(c, dtype, {s.rows(), outputs}),
+        want_dx(c, dtype, {s.rows(), inputs}),
+        want_dw(c, Values(static_cast<size_t>(s.experts * outputs * inputs), 0.0), accumulate(dtype),
+                {s.experts * outputs, inputs});
+    expert_linear_forward(c, y, x, w, rows_of.offsets);
+    expert_linear_backward_input(c, dx, dy, w, rows_of.offsets);
+    expert_linear_backward_weight(c, dw, dy, x, rows_of.offsets, GradWrite::first);
+    for (int64_t e = 0; e < s.experts; ++e) {
+      const auto begin = static_cast<int64_t>(offsets[static_cast<size_t>(e)]),
+                 end = static_cast<int64_t>(offsets[static_cast<size_t>(e) + 1]);
+      if (begin == end) continue;
+      const auto part = [&](const Tensor& t) { return rows(t, begin, end); };
+      const auto block = [&](const Tensor& t) { return rows(t, e * outputs, (e + 1) * outputs); };
+      linear_forward(c, part(want_y), part(x), block(w), {});
+      linear_backward_input(c, part(want_dx), part(dy), block(w));
+      linear_backward_weight(c, block(want_dw), part(dy), part(x), GradWrite::first);
     }
+    expect_same_bits("forward", y.values(), want_y.values());
+    expect_same_bits("input gradient", dx.values(), want_dx.values());
+    if (kTestDevice == Device::cpu) expect_same_bits("weight gradient", dw.values(), want_dw.values());
+    expect_near("weight gradient", dw.values(), want_dw.values(), 2e-6);
+    const Values once = dw.values();
+    expert_linear_backward_weight(c, dw, dy, x, rows_of.offsets, GradWrite::add);
+    Values twice = once;
+    for (double& v : twice) v *= 2;
+    expect_near("added", dw.values(), twice, 2e-6);
   }
 }
 

@@ -28,6 +28,7 @@ if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
   exit 0
 fi
 echo
+"$peer" tools/bench/peer_gpu.py experts 2>> "$build/bench-peer.log"
 # In the setting in which each shape is fastest: as much of 65,536 tokens at once as fits.
 while read -r job; do
   # shellcheck disable=SC2086

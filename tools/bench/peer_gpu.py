@@ -1,6 +1,7 @@
 """Hugging Face transformers on one GPU, random weights of public shapes: the peer of tests/gpu/model_bench and train_bench.
 usage: peer_gpu.py generate 0.6b|8b BATCH PROMPT NEW [static|dynamic]
        peer_gpu.py train 0.6b|1.7b|8b|30b-a3b TOKENS_OF_A_MICRO_BATCH MICRO_BATCHES [LAYERS]
+       peer_gpu.py experts   (torch's grouped_mm on the products of tests/gpu/experts_bench, evenly loaded; dW comes out in bf16)
 Training is compiled, with SDPA and fused AdamW in bf16, without recomputation, sequences of 4,096; experts by grouped_mm where
 this version of transformers has it: the row says what they were run by. Prints a Markdown row."""
 import sys
@@ -106,4 +107,22 @@ def train(name, tokens, micro_batches, layers=None):
           f"peak {torch.cuda.max_memory_allocated() * 1e-9:.1f} GB |", flush=True)
 
 
-{"generate": generate, "train": train}[sys.argv[1]](*sys.argv[2:])
+def experts():
+    grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+    count, rows, times = 128, 65536, 20
+    offsets = torch.arange(1, count + 1, device="cuda", dtype=torch.int32) * (rows // count)
+    random = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+    for n, k in ((1536, 2048), (2048, 768)):
+        x, dy, w = random(rows, k), random(rows, n), random(count, n, k)
+        products = {"forward": lambda: grouped_mm(x, w.transpose(-2, -1), offs=offsets),
+                    "dX": lambda: grouped_mm(dy, w, offs=offsets),
+                    "dW": lambda: grouped_mm(dy.t(), x, offs=offsets)}
+        for name, product in products.items():
+            for _ in range(3):
+                product()
+            seconds = timed(product, times)
+            print(f"| torch {torch.__version__} grouped_mm, {name}, {n} x {k} | {seconds * 1e3:.3f} ms | "
+                  f"{2 * rows * n * k / seconds * 1e-12:.0f} TFLOP/s |", flush=True)
+
+
+{"generate": generate, "train": train, "experts": experts}[sys.argv[1]](*sys.argv[2:])

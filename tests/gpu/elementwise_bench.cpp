@@ -1,6 +1,8 @@
 // Speed of what training does between products and what adapters take beside them, random data, in shares of
 // a plain copy: bytes that must be moved over the time by events. Inputs take turns, so that the cache does
-// not hold them. Prints Markdown rows.
+// not hold them. Prints Markdown rows. usage: elementwise_bench [adapters]   (of adapters alone)
+
+#include <cstring>
 
 #include "src/ops/adapters/adapter.h"
 #include "src/ops/embedding.h"
@@ -155,20 +157,22 @@ void bench_update(Bencher& b) {
 }  // namespace
 }  // namespace temper
 
-int main() {
+int main(int argc, char** argv) {
   using namespace temper;
+  const bool adapters_alone = argc > 1 && std::strcmp(argv[1], "adapters") == 0;
   if (device::find_gpus().gpus.empty()) return 1;
   device::select_gpu(0);
   const double copy = copy_rate();
   std::printf("%s, reads %.0f GB/s, copies %.0f GB/s (read and written)\n\n", device::gpu_name().c_str(),
               read_rate() * 1e-9, copy * 1e-9);
   Bencher b(copy);
+  for (const Bench& m : {Bench{"8B", 4096, 12288, 32}, Bench{"1.7B", 2048, 6144, 16}}) bench_adapters(b, m);
+  if (adapters_alone) return 0;
   for (const Bench& m : {Bench{"8B", 4096, 12288, 32}, Bench{"0.6B", 1024, 3072, 16}}) {
     bench_norm(b, m);
     bench_heads(b, m);
     bench_swiglu(b, m);
   }
-  for (const Bench& m : {Bench{"8B", 4096, 12288, 32}, Bench{"1.7B", 2048, 6144, 16}}) bench_adapters(b, m);
   bench_embedding(b, "ids of all", 151936);
   bench_embedding(b, "1,000 ids", 1000);
   bench_embedding(b, "one id", 1);

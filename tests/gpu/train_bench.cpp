@@ -6,6 +6,7 @@
 //                    [--tp N] [--cp N] [--pp N] [--vpp N] [--ep N] [--zero N]   (the rest: data parallel)
 //                    [--layers N] (of the shape's) [--updates N] (measured, after as many as half of them)
 //                    [--lora RANK] (adapters of all linear layers are trained, nothing else)
+//                    [--kernels N] (one update more, and the N names that took most GPU time in it)
 
 #include <chrono>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include "src/train/trainer.h"
 #include "tests/gpu/gpu_ranks.h"
 #include "tests/gpu/hybrid/shapes.h"
+#include "tests/gpu/kernel_times.h"
 #include "tests/support/all_adapters.h"
 #include "tests/support/grid_shape.h"
 #include "tests/support/normal_block.h"
@@ -153,8 +155,17 @@ ModelOptions options_of(const ModelConfig& config, const Layout& layout, Mesh& m
   return options;
 }
 
-void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int64_t tokens,
-           const char* recompute, int updates) {
+/// What is measured of a shape.
+struct Plan {
+  int64_t tokens = 0;  // of a micro-batch; 0: the shape's
+  const char* recompute = "none";
+  int updates = 4, kernels = 0;
+};
+
+void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, const Plan& plan) {
+  const int64_t tokens = plan.tokens > 0 ? plan.tokens : shape.tokens;
+  const char* const recompute = plan.recompute;
+  const int updates = plan.updates;
   const ModelConfig config = config_of(shape);
   Backend gpu(Device::cuda);
   std::vector<int> ranks(static_cast<size_t>(layout.ranks()));
@@ -202,6 +213,14 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
     best = std::min(best, seconds);
     sum += seconds / updates;
   }
+  const auto once_more = [&] { trainer.update(gpu.ctx(), all, objective); };
+  if (plan.kernels > 0 && mpi.rank() == 0) {
+    KernelTimes times;
+    once_more();
+    print_longest(times.of(gpu.ctx().lane), static_cast<size_t>(plan.kernels));
+  } else if (plan.kernels > 0) {
+    once_more();
+  }
   if (mpi.rank() != 0) return;
   ModelConfig whole = config;
   whole.adapters = {};
@@ -225,14 +244,14 @@ int main(int argc, char** argv) {
   using namespace temper;
   if (!select_gpu_of_rank()) return 1;
   const MpiSession mpi(nullptr, nullptr);
-  int64_t tokens = 0;
-  const char* recompute = "none";
+  Plan plan;
   Layout layout;
-  int layers = 0, updates = 4, lora_rank = 0;
-  const std::pair<const char*, int*> numbers[] = {
-      {"--layers", &layers},     {"--updates", &updates},   {"--lora", &lora_rank},
-      {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp}, {"--pp", &layout.mesh.pp},
-      {"--vpp", &layout.vpp},    {"--ep", &layout.mesh.ep}, {"--zero", &layout.zero}};
+  int layers = 0, lora_rank = 0;
+  const std::pair<const char*, int*> numbers[] = {{"--layers", &layers},     {"--updates", &plan.updates},
+                                                  {"--lora", &lora_rank},    {"--kernels", &plan.kernels},
+                                                  {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp},
+                                                  {"--pp", &layout.mesh.pp}, {"--vpp", &layout.vpp},
+                                                  {"--ep", &layout.mesh.ep}, {"--zero", &layout.zero}};
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
     const auto number = std::find_if(std::begin(numbers), std::end(numbers),
@@ -240,9 +259,9 @@ int main(int argc, char** argv) {
     if (number != std::end(numbers) && i + 1 < argc)
       *number->second = std::atoi(argv[++i]);
     else if (std::strcmp(argv[i], "--tokens") == 0 && i + 1 < argc)
-      tokens = std::atoll(argv[++i]);
+      plan.tokens = std::atoll(argv[++i]);
     else if (std::strcmp(argv[i], "--recompute") == 0 && i + 1 < argc)
-      recompute = argv[++i];
+      plan.recompute = argv[++i];
     else
       names.emplace_back(argv[i]);
   }
@@ -256,6 +275,6 @@ int main(int argc, char** argv) {
     shape.lora_rank = lora_rank;
     if (names.empty() ? shape.hidden < 4096 && shape.experts.num_experts == 0
                       : std::find(names.begin(), names.end(), shape.name) != names.end())
-      bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute, updates);
+      bench(mpi, shape, layout, plan);
   }
 }

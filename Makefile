@@ -140,7 +140,7 @@ $(B)/tests/kernels/choice_file_test: $(if $(CU),,$(B)/kernels/cuda/choice_file.c
 $(B)/tests/%_bench: $(B)/tests/%_bench.cpp.o $(LIB)
 	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS) $(LDLIBS)
 $(B)/tests/gpu/%_bench: BENCH_LIBS := -lgtest
-$(foreach b,tp model train,$(B)/tests/gpu/$(b)_bench): BENCH_LIBS := -lgtest -lcupti
+$(B)/tests/gpu/tp_bench: BENCH_LIBS := -lcupti
 $(B)/tests/gpu/hybrid/delta_backward_bench $(B)/tests/gpu/hybrid/mixer_bench: BENCH_LIBS := -lgtest -lcupti
 $(B)/tests/gpu/link_bench: BENCH_LIBS := -lgtest -lnccl
 $(foreach b,model elementwise experts hybrid/delta_rule hybrid/hybrid_rows,$(B)/tests/gpu/$(b)_bench): $(B)/tests/gpu/read_rate.cu.o

@@ -4,13 +4,10 @@
 #include <cuda_runtime.h>
 #include <cupti.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "src/core/check.h"
 #include "src/core/lane.h"
@@ -95,17 +92,5 @@ class KernelTimes {
     std::free(buffer);
   }
 };
-
-/// Prints the `most` names with the longest times, a row each, and the sum of all.
-inline void print_longest(const KernelTimes::ByName& times, size_t most) {
-  std::vector<std::pair<std::string, KernelTimes::Time>> rows(times.begin(), times.end());
-  std::ranges::sort(rows, std::greater<>{}, [](const auto& row) { return row.second.milliseconds; });
-  double all = 0;
-  for (const auto& [name, time] : rows) all += time.milliseconds;
-  std::printf("%.2f ms of GPU time in all\n", all);
-  for (size_t i = 0; i < std::min(most, rows.size()); ++i)
-    std::printf("| %s | %ld calls | %.2f ms | %.1f %% |\n", rows[i].first.c_str(), rows[i].second.calls,
-                rows[i].second.milliseconds, 100 * rows[i].second.milliseconds / all);
-}
 
 }  // namespace temper

@@ -1,5 +1,5 @@
 // Speed on one GPU with random weights of public shapes: scoring forward, attention, decoding. Prints
-// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] [hybrid] [mixed] (all without
+// Markdown rows. usage: model_bench [forward] [attention] [decode] [experts] [hybrid] (all without
 // arguments); experts and hybrid: the whole 30B-A3B and 3.5-9B shapes decode and score, in batches that fit.
 
 #include <chrono>
@@ -15,7 +15,6 @@
 #include "tests/gpu/cudnn_attention.h"
 #include "tests/gpu/gpu_support.h"
 #include "tests/gpu/hybrid/shapes.h"
-#include "tests/gpu/kernel_times.h"
 #include "tests/gpu/read_rate.h"
 #include "tests/support/all_adapters.h"
 
@@ -291,11 +290,11 @@ double generate_seconds(const Model& model, Engine& engine, Backend& gpu, int64_
   return now() - start;
 }
 
-constexpr int64_t kPrompt = 2048, kNew = 128, kFurther = 64;
+constexpr int64_t kPrompt = 2048, kNew = 128;
 EngineOptions engine_options(int64_t batch) {
   constexpr int64_t kPage = 64;
   return {
-      .scheduler = {batch, 8192}, .page_tokens = kPage, .num_pages = batch * ((kPrompt + kNew + kFurther) / kPage + 2)};
+      .scheduler = {batch, 8192}, .page_tokens = kPage, .num_pages = batch * ((kPrompt + kNew) / kPage + 2)};
 }
 
 /// How many experts of a layer a step of decoding reads, on average; 0: the model has none.
@@ -366,13 +365,12 @@ void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t 
   Engine engine(model, engine_options(batch), gpu.ctx().lane);
   generate_seconds(model, engine, gpu, batch, kPrompt, 4);
   std::vector<Response> responses;
-  // All sequences decode by the time that the first of them has kNew tokens: what further ones take is decoding alone.
   const double whole = generate_seconds(model, engine, gpu, batch, kPrompt, kNew, &responses),
-               longer = generate_seconds(model, engine, gpu, batch, kPrompt, kNew + kFurther);
-  const double step = (longer - whole) / kFurther;
+               one = generate_seconds(model, engine, gpu, batch, kPrompt, 1);
+  const double step = (whole - one) / (kNew - 1);
   const ModelConfig& c = b.config;
   const double kv = 4.0 * static_cast<double>(c.num_attention_layers() * c.num_kv_heads * c.head_dim) *
-                    static_cast<double>(batch) * (kPrompt + kNew + kFurther / 2.0);
+                    static_cast<double>(batch) * (kPrompt + kNew / 2.0);
   const double bytes = 2 * matrix_parameters(c, hit) + kv + static_cast<double>(batch) * state_bytes(c);
   std::printf(
       "| decode %s, batch %ld | %.2f ms a step | %.0f tok/s | %.0f %% of %.2f ms | whole call %.2f s, %.0f "
@@ -383,28 +381,6 @@ void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t 
   std::printf("%.1f experts of a layer hit, cache %.2f GiB, in use %.2f GiB\n", hit,
               static_cast<double>(engine.cache_bytes()) / 1073741824.0, gpu_memory().used_gib());
   score_again(model, responses);
-}
-
-/// What decoding costs while prompts are prefilled: GPU time by kernel of kNew tokens less that of one.
-void bench_mixed_steps(const Bench& b, int64_t batch) {
-  const auto model = random_model(b.config);
-  Backend gpu(Device::cuda);
-  Engine engine(*model, engine_options(batch), gpu.ctx().lane);
-  const auto timed = [&](int64_t tokens) {
-    generate_seconds(*model, engine, gpu, batch, kPrompt, tokens);
-    KernelTimes times;
-    const double seconds = generate_seconds(*model, engine, gpu, batch, kPrompt, tokens);
-    std::printf("%s, batch %ld, %ld tokens: %.2f s\n", b.name, batch, tokens, seconds);
-    return times.of(gpu.ctx().lane);
-  };
-  const KernelTimes::ByName one = timed(1);
-  KernelTimes::ByName more = timed(kNew);
-  for (const auto& [name, time] : one) {
-    more[name].milliseconds -= time.milliseconds;
-    more[name].calls -= time.calls;
-  }
-  constexpr size_t kMost = 20;
-  print_longest(more, kMost);
 }
 
 /// The whole shape decodes in batches whose cache fits.
@@ -458,6 +434,5 @@ int main(int argc, char** argv) {
       for (int64_t batch : {1, 64}) bench_decode(b, *model, rate, batch);
   }
   if (wanted("experts")) bench_whole({"30B-A3B", qwen3_30b_a3b()}, rate);
-  if (wanted("mixed")) bench_mixed_steps({"3.5-9B of 8 layers", qwen3_5_9b(8, 40960)}, 256);
   if (wanted("hybrid")) bench_whole({"3.5-9B", qwen3_5_9b(32, 40960)}, rate);
 }

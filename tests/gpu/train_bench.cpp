@@ -6,7 +6,6 @@
 //                    [--tp N] [--cp N] [--pp N] [--vpp N] [--ep N] [--zero N]   (the rest: data parallel)
 //                    [--layers N] (of the shape's) [--updates N] (measured, after as many as half of them)
 //                    [--lora RANK] (adapters of all linear layers are trained, nothing else)
-//                    [--kernels N] (the N that take longest in an update)
 
 #include <chrono>
 #include <cstdio>
@@ -21,7 +20,6 @@
 #include "src/train/trainer.h"
 #include "tests/gpu/gpu_ranks.h"
 #include "tests/gpu/hybrid/shapes.h"
-#include "tests/gpu/kernel_times.h"
 #include "tests/support/all_adapters.h"
 #include "tests/support/grid_shape.h"
 #include "tests/support/normal_block.h"
@@ -40,7 +38,6 @@ struct Shape {
   MoeConfig experts = {};
   bool hybrid = false;
   int64_t lora_rank = 0;
-  int kernels = 0;  // to print
 };
 const Shape kShapes[] = {
     {"0.6B", 1024, 3072, 28, 16, true, 16384},
@@ -216,11 +213,6 @@ void bench(const MpiSession& mpi, const Shape& shape, const Layout& layout, int6
       flops / best * 1e-12, static_cast<double>(trainer.activation_bytes()) * 1e-9,
       static_cast<double>(gpu.ctx().scratch.peak_bytes()) * 1e-9, static_cast<double>(state) * 1e-9,
       static_cast<double>(gpu_bytes()) * 1e-9);
-  if (shape.kernels > 0) {
-    KernelTimes times;
-    trainer.update(gpu.ctx(), all, objective);
-    print_longest(times.of(gpu.ctx().lane), static_cast<size_t>(shape.kernels));
-  }
   if (layout.ranks() == 1) bench_host_work(gpu.ctx(), model, all, tokens);
   std::fflush(stdout);
 }
@@ -235,10 +227,10 @@ int main(int argc, char** argv) {
   int64_t tokens = 0;
   const char* recompute = "none";
   Layout layout;
-  int layers = 0, updates = 4, lora_rank = 0, kernels = 0;
+  int layers = 0, updates = 4, lora_rank = 0;
   const std::pair<const char*, int*> numbers[] = {
       {"--layers", &layers},     {"--updates", &updates},   {"--lora", &lora_rank},
-      {"--kernels", &kernels},      {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp}, {"--pp", &layout.mesh.pp},
+      {"--tp", &layout.mesh.tp}, {"--cp", &layout.mesh.cp}, {"--pp", &layout.mesh.pp},
       {"--vpp", &layout.vpp},    {"--ep", &layout.mesh.ep}, {"--zero", &layout.zero}};
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
@@ -261,7 +253,6 @@ int main(int argc, char** argv) {
   for (Shape shape : kShapes) {
     if (layers > 0) shape.layers = layers;
     shape.lora_rank = lora_rank;
-    shape.kernels = layout.ranks() == 1 ? kernels : 0;
     if (names.empty() ? shape.hidden < 4096 && shape.experts.num_experts == 0
                       : std::find(names.begin(), names.end(), shape.name) != names.end())
       bench(mpi, shape, layout, tokens > 0 ? tokens : shape.tokens, recompute, updates);

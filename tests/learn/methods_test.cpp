@@ -76,8 +76,8 @@ class EachMethod : public Methods, public ::testing::WithParamInterface<Algorith
 
 TEST_P(EachMethod, LearnsTheDemo) { EXPECT_GE(learned_by(GetParam()), 0.9); }
 
-INSTANTIATE_TEST_SUITE_P(All, EachMethod, ::testing::ValuesIn(kAlgorithms), [](const auto& info) {
-  std::string name(info.param.name);
+INSTANTIATE_TEST_SUITE_P(All, EachMethod, ::testing::ValuesIn(kAlgorithms), [](const auto& tested) {
+  std::string name(tested.param.name);
   std::erase_if(name, [](char c) { return c == '.' || c == '-'; });
   std::replace(name.begin(), name.end(), '+', 'p');
   return name;

@@ -108,8 +108,7 @@ TEST_F(Memory, AModelFolderGoesThroughWindows) {
                            190);
 }
 
-/// Many small tensors make a large parameter: 144 MiB of the gates and ups of a layer, 192 beside their
-/// downs.
+/// Many small tensors make a large parameter: 144 MiB of the gates and ups of a layer.
 TEST_F(Memory, AFolderOfExpertsGoesThroughWindows) {
   expect_folder_in_windows(folder_, R"({"architectures": ["Qwen3MoeForCausalLM"],
     "model_type": "qwen3_moe", "vocab_size": 256, "hidden_size": 512, "intermediate_size": 64,

@@ -87,6 +87,16 @@ void adapter_backward_input(Ctx& ctx, Tensor dx, CTensor du, CTensor a) {
   });
 }
 
+void adapter_swiglu_forward_kept(Ctx& ctx, Tensor a, Tensor gate_up, LowProduct low) {
+  adapter_forward(ctx, gate_up, low);
+  swiglu_forward(ctx, a, gate_up);
+}
+
+void adapter_swiglu_backward(Ctx& ctx, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up) {
+  adapter_backward_input(ctx, da, du, a);
+  swiglu_backward(ctx, dgate_up, da, gate_up);
+}
+
 void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
   device::fill(ctx.lane, w.raw(), 0, w.bytes());
   const int64_t rank = b.dim(1), width = w.dim(1), item = dtype_size(w.dtype);

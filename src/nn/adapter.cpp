@@ -69,6 +69,12 @@ void Adapter::multiply(Ctx& c, const Tensor& y, const CTensor& x, const CTensor&
   adapter_forward(c, y, multiply_apart(c, y, x, w, bias));
 }
 
+void Adapter::multiply_swiglu(Ctx& c, const Tensor& a, const Tensor& gate_up, const CTensor& x,
+                              const CTensor& w, const CTensor& bias) const {
+  ArenaScope scope(c.scratch);
+  adapter_swiglu_forward_kept(c, a, gate_up, multiply_apart(c, gate_up, x, w, bias));
+}
+
 void Adapter::add_to(Ctx& c, const Tensor& y, const CTensor& x) const {
   ArenaScope scope(c.scratch);
   adapter_forward(c, y, low_of(c, x));
@@ -99,8 +105,8 @@ void Adapter::add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& 
   adapter_gradient(c, b_->grad, dw, scale_, blocks_, b_->take_write());
 }
 
-void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
-  ArenaScope scope(c.scratch);
+/// du, in scratch; adds to the gradients.
+Tensor Adapter::backward_apart(Ctx& c, const CTensor& dy, const CTensor& x) const {
   const Tensor du = backward_low(c, dy, weights(c));
   if (has_gradients()) {
     ArenaScope temporary(c.scratch);
@@ -109,7 +115,18 @@ void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTenso
     add_gradient_of_outputs(c, dy, u);
     linear_backward_weight(c, a_->grad, du, x, a_->take_write());
   }
-  adapter_backward_input(c, dx, du, a_->value);
+  return du;
+}
+
+void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
+  ArenaScope scope(c.scratch);
+  adapter_backward_input(c, dx, backward_apart(c, dy, x), a_->value);
+}
+
+void Adapter::backward_swiglu(Ctx& c, const Tensor& dgate_up, const Tensor& da, const CTensor& dy,
+                              const CTensor& a, const CTensor& gate_up) const {
+  ArenaScope scope(c.scratch);
+  adapter_swiglu_backward(c, dgate_up, da, backward_apart(c, dy, a), a_->value, gate_up);
 }
 
 void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,

@@ -26,12 +26,18 @@ class Adapter {
   /// The product alone; what is to be added to it, with u in scratch.
   LowProduct multiply_apart(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
                             const CTensor& bias) const;
+  /// gate_up = x w^T + bias and what adapters add to it, a = SwiGLU of that.
+  void multiply_swiglu(Ctx& c, const Tensor& a, const Tensor& gate_up, const CTensor& x, const CTensor& w,
+                       const CTensor& bias) const;
   /// Adds to y [T, own outputs] of x [T, all inputs].
   void add_to(Ctx& c, const Tensor& y, const CTensor& x) const;
   /// y [T, all outputs]: row parallel, with B of all ranks.
   void add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTensor& x) const;
   /// dx [T, all inputs], in dy's type or unrounded, from dy [T, own outputs]; adds to the gradients.
   void backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const;
+  /// The gradient of what SwiGLU made a of, from da and what adapters add to it. da is scratch afterwards.
+  void backward_swiglu(Ctx& c, const Tensor& dgate_up, const Tensor& da, const CTensor& dy, const CTensor& a,
+                       const CTensor& gate_up) const;
   /// Row parallel: dx and x have own inputs, dy all outputs.
   void backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,
                            const CTensor& x) const;
@@ -41,6 +47,7 @@ class Adapter {
   CTensor weights(Ctx& c) const;
   CTensor weights_of_all(Ctx& c, Collectives& tp) const;
   LowProduct low_of(Ctx& c, const CTensor& x) const;
+  Tensor backward_apart(Ctx& c, const CTensor& dy, const CTensor& x) const;
   Tensor backward_low(Ctx& c, const CTensor& dy, const CTensor& w) const;
   void add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& u) const;
 

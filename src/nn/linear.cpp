@@ -107,6 +107,18 @@ void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const Str
   product({0, x.dim(0)}, x);
 }
 
+Tensor Linear::forward_swiglu_kept(Ctx& c, const Tensor& a, const CTensor& x, Arena& memory,
+                                   const StreamRows& stream) const {
+  if (gathers() || splits_.shares(stream) || !adapter_.active()) {
+    const Tensor gate_up = forward(c, x, memory, stream);
+    swiglu_forward(c, a, gate_up);
+    return gate_up;
+  }
+  const Tensor gate_up = memory.make({a.dim(0), outputs()}, x.dtype);
+  adapter_.multiply_swiglu(c, a, gate_up, x, weight_->value, bias());
+  return gate_up;
+}
+
 CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const {
   if (!gathers() && !splits_.shares(stream)) return x;
   const Tensor whole = c.scratch.make({gathers() ? x.dim(0) : stream.tokens, weight_->value.dim(1)}, x.dtype);
@@ -124,12 +136,26 @@ Tensor Linear::backward(Ctx& c, const CTensor& dy, const CTensor& x, const Strea
   } else if (split()) {
     backward_by_rows(c, dx, dy, x, stream);
   } else {
-    if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
-    add_bias_gradient(c, dy);
-    linear_backward_input(c, dx, dy, weight_->value);
+    backward_base(c, dx, dy, x);
     if (adapter_.active()) adapter_.backward(c, dx, dy, x);
   }
   return dx;
+}
+
+void Linear::backward_swiglu(Ctx& c, const Tensor& dgate_up, const CTensor& dy, const CTensor& a,
+                             const CTensor& gate_up, const StreamRows& stream) const {
+  if (split() || !adapter_.active()) return swiglu_backward(c, dgate_up, backward(c, dy, a, stream), gate_up);
+  ArenaScope scope(c.scratch);
+  const Tensor da = c.scratch.like(a);
+  backward_base(c, da, dy, a);
+  adapter_.backward_swiglu(c, dgate_up, da, dy, a, gate_up);
+}
+
+/// Of whole weights, adapters aside.
+void Linear::backward_base(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
+  if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
+  add_bias_gradient(c, dy);
+  linear_backward_input(c, dx, dy, weight_->value);
 }
 
 /// Column parallel. Both lanes have the same scratch: of what is queued here only the exchanges take more of

@@ -28,9 +28,15 @@ class Linear {
   void forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream = {}) const;
   /// a = SwiGLU of the product, whose first half of outputs is the gate. Column parallel alone.
   void forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream = {}) const;
+  /// The same, with the product, which backward reads, in `memory`.
+  Tensor forward_swiglu_kept(Ctx& c, const Tensor& a, const CTensor& x, Arena& memory,
+                             const StreamRows& stream = {}) const;
   /// dx, of x's shape, in scratch, from dy of y's; adds to the gradients of weight and bias. Row parallel:
   /// to those of the weight's columns (ParamSpec::grad_by_columns).
   Tensor backward(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream = {}) const;
+  /// Where x is a, SwiGLU of gate_up: the gradient of gate_up, which may lie there.
+  void backward_swiglu(Ctx& c, const Tensor& dgate_up, const CTensor& dy, const CTensor& a,
+                       const CTensor& gate_up, const StreamRows& stream = {}) const;
 
   /// Rows of y.
   int64_t output_rows(const CTensor& x, const StreamRows& stream = {}) const;
@@ -49,6 +55,7 @@ class Linear {
                         const Tensor& y = {}) const;
   void multiply_own_tokens(Ctx& c, const Tensor& y, const CTensor& x) const;
   void add_bias_gradient(Ctx& c, const CTensor& own_dy) const;
+  void backward_base(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const;
   void backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
                         const StreamRows& stream) const;
   void backward_by_columns(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,

@@ -23,8 +23,7 @@ class Mlp {
     const Tensor a =
         keep.for_rest(c).make({gate_up_.output_rows(x, stream), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
-      const Tensor gate_up = gate_up_.forward(c, x, keep.for_products(c), stream);
-      swiglu_forward(c, a, gate_up);
+      const Tensor gate_up = gate_up_.forward_swiglu_kept(c, a, x, keep.for_products(c), stream);
       *saved = keep.rest ? MlpSaved{x, gate_up, a} : MlpSaved{{}, gate_up, {}};
     } else {
       gate_up_.forward_swiglu(c, a, x, stream);
@@ -38,8 +37,8 @@ class Mlp {
       a = c.scratch.make({saved.gate_up.dim(0), gate_up_.outputs() / 2}, x.dtype);
       swiglu_forward(c, a, saved.gate_up);
     }
-    const Tensor da = down_.backward(c, dy, a, stream), dgate_up = saved.gate_up;
-    swiglu_backward(c, dgate_up, da, saved.gate_up);
+    const Tensor dgate_up = saved.gate_up;
+    down_.backward_swiglu(c, dgate_up, dy, a, saved.gate_up, stream);
     return gate_up_.backward(c, dgate_up, x, stream);
   }
 

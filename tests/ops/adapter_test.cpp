@@ -126,6 +126,35 @@ TEST(AdapterSwiglu, HasTheBitsOfItsSteps) {
       adapter_swiglu_forward(c, a, gate_up, low);
       expect_same_bits("SwiGLU", a.values(), want.values());
       expect_same_bits("gate and up", gate_up.values(), before);
+      TestTensor again(c, dtype, {T, F});
+      adapter_swiglu_forward_kept(c, again, gate_up, low);
+      expect_same_bits("SwiGLU beside what is kept", again.values(), want.values());
+      expect_same_bits("what is kept", gate_up.values(), y.values());
+    }
+}
+
+/// The gradient of gate and up apart from them, and in their memory.
+TEST(AdapterSwigluBackward, HasTheBitsOfItsSteps) {
+  for (const DType dtype : kStorageTypes)
+    for (const auto& [T, F, rank] : {std::array<int64_t, 3>{1, 24, 8},
+                                     {33, 72, 32},
+                                     {64, 40, 5},
+                                     {70, 136, 16},
+                                     {150, 20, 3},
+                                     {140, 64, 144}}) {
+      TestCtx c(2);
+      const Values upstream = normal_values(T * F, 1);
+      TestTensor du(c, normal_values(T * rank, 2), dtype, {T, rank}),
+          a(c, normal_values(rank * F, 3), dtype, {rank, F}),
+          gate_up(c, normal_values(T * 2 * F, 4), dtype, {T, 2 * F}), da(c, upstream, dtype, {T, F}),
+          da_again(c, upstream, dtype, {T, F}), da_too(c, upstream, dtype, {T, F}),
+          want(c, dtype, {T, 2 * F}), apart(c, dtype, {T, 2 * F});
+      adapter_backward_input(c, da, du, a);
+      swiglu_backward(c, want, da, gate_up);
+      adapter_swiglu_backward(c, apart, da_again, du, a, gate_up);
+      expect_same_bits(fmt::format("{} x {}", T, F), apart.values(), want.values());
+      adapter_swiglu_backward(c, gate_up, da_too, du, a, gate_up);
+      expect_same_bits(fmt::format("{} x {} in place", T, F), gate_up.values(), want.values());
     }
 }
 
@@ -179,7 +208,9 @@ TEST(Adapter, ShapesAndTypesMustAgree) {
   EXPECT_THROW(adapter_forward(c, w, {half, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_forward(c, w, {narrow, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_swiglu_forward(c, narrow, w, {w, b, 1, kBlocks}), Error);
+  EXPECT_THROW(adapter_swiglu_forward_kept(c, narrow, w, {w, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_backward_input(c, w, b, narrow), Error);
+  EXPECT_THROW(adapter_swiglu_backward(c, w, narrow, b, narrow, w), Error);
   EXPECT_THROW(linear_pair_forward(c, w, narrow, half, half, {}, half), Error);
   EXPECT_THROW(round_scaled(c, narrow, half, 1), Error);
   EXPECT_THROW(round_scaled(c, w, narrow, 1), Error);

@@ -28,6 +28,15 @@ void check_low(const CTensor& y, const LowProduct& low) {
   CHECK(low.u.dtype == low.b.dtype, "{} and {}", dtype_name(low.u.dtype), dtype_name(low.b.dtype));
 }
 
+/// SwiGLU of gate_up with what is added to it.
+void check_swiglu(const CTensor& a, const CTensor& gate_up, const LowProduct& low) {
+  CHECK_SHAPE(a, gate_up.dim(0), a.dim(1));
+  CHECK_SHAPE(gate_up, a.dim(0), 2 * a.dim(1));
+  check_low(gate_up, low);
+  CHECK(a.dtype == gate_up.dtype && a.dtype == low.u.dtype, "{}, {} and {}", dtype_name(a.dtype),
+        dtype_name(gate_up.dtype), dtype_name(low.u.dtype));
+}
+
 }  // namespace
 
 void linear_pair_forward(Ctx& c, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a) {
@@ -49,12 +58,13 @@ void adapter_forward(Ctx& c, Tensor y, const LowProduct& low) {
 }
 
 void adapter_swiglu_forward(Ctx& c, Tensor a, CTensor gate_up, const LowProduct& low) {
-  CHECK_SHAPE(a, gate_up.dim(0), a.dim(1));
-  CHECK_SHAPE(gate_up, a.dim(0), 2 * a.dim(1));
-  check_low(gate_up, low);
-  CHECK(a.dtype == gate_up.dtype && a.dtype == low.u.dtype, "{}, {} and {}", dtype_name(a.dtype),
-        dtype_name(gate_up.dtype), dtype_name(low.u.dtype));
+  check_swiglu(a, gate_up, low);
   DISPATCH(c, adapter_swiglu_forward, a, gate_up, low);
+}
+
+void adapter_swiglu_forward_kept(Ctx& c, Tensor a, Tensor gate_up, const LowProduct& low) {
+  check_swiglu(a, gate_up, low);
+  DISPATCH(c, adapter_swiglu_forward_kept, a, gate_up, low);
 }
 
 void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a) {
@@ -64,6 +74,16 @@ void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a) {
   CHECK(du.dtype == a.dtype, "{} and {}", dtype_name(du.dtype), dtype_name(a.dtype));
   check_sum(dx, du);
   DISPATCH(c, adapter_backward_input, dx, du, a);
+}
+
+void adapter_swiglu_backward(Ctx& c, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up) {
+  CHECK_SHAPE(da, du.dim(0), a.dim(1));
+  CHECK_SHAPE(a, du.dim(1), da.dim(1));
+  CHECK_SHAPE(gate_up, da.dim(0), 2 * da.dim(1));
+  CHECK_SHAPE(dgate_up, da.dim(0), 2 * da.dim(1));
+  for (const CTensor& t : {CTensor(dgate_up), CTensor(da), a, gate_up})
+    CHECK(t.dtype == du.dtype, "{} and {}", dtype_name(t.dtype), dtype_name(du.dtype));
+  DISPATCH(c, adapter_swiglu_backward, dgate_up, da, du, a, gate_up);
 }
 
 void adapter_weights(Ctx& c, Tensor w, CTensor b, const AdapterBlocks& blocks) {

@@ -20,9 +20,16 @@ void adapter_forward(Ctx& c, Tensor y, const LowProduct& low);
 /// a: [T, F]   gate_up: [T, 2F]
 void adapter_swiglu_forward(Ctx& c, Tensor a, CTensor gate_up, const LowProduct& low);
 
+/// The same, but gate_up becomes what adapter_forward makes of it, for swiglu_backward
+void adapter_swiglu_forward_kept(Ctx& c, Tensor a, Tensor gate_up, const LowProduct& low);
+
 /// dx = round(dx + du A)
 /// dx: [T, K], of du's dtype or its accumulate dtype   du: [T, R]   a: [R, K]
 void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a);
+
+/// adapter_backward_input of da, then swiglu_backward of that: the same bits; what da holds after is not defined
+/// dgate_up, gate_up: [T, 2F], may be the same memory   da: [T, F], of du's dtype   du: [T, R]   a: [R, F]
+void adapter_swiglu_backward(Ctx& c, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up);
 
 /// w = V: w[to_i + j, i r + k] = b[from_i + j, k] in block i, 0 elsewhere
 /// w: [N, n r]   b: [M, r], of w's dtype

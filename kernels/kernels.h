@@ -14,11 +14,13 @@ KERNEL(linear_pair_forward, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bi
 KERNEL(adapter_forward, Tensor y, LowProduct low)
 KERNEL(adapter_swiglu_forward, Tensor a, CTensor gate_up, LowProduct low)
 KERNEL(adapter_swiglu_forward_kept, Tensor a, Tensor gate_up, LowProduct low)
+KERNEL(adapter_backward_low, Tensor du, CTensor dy, CTensor v, double scale)
 KERNEL(adapter_backward_input, Tensor dx, CTensor du, CTensor a)
 KERNEL(adapter_swiglu_backward, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up)
 KERNEL(adapter_weights, Tensor w, CTensor b, AdapterBlocks blocks)
-KERNEL(adapter_gradient, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write)
-KERNEL(round_scaled, Tensor y, CTensor z, double scale)
+SCRATCH_KERNEL(adapter_backward_a, Tensor da, CTensor du, CTensor x, GradWrite write)
+SCRATCH_KERNEL(adapter_backward_b, Tensor db, CTensor dy, CTensor u, double scale, AdapterBlocks blocks,
+               GradWrite write)
 // elementwise and rows
 KERNEL(embedding_forward, Tensor y, CTensor tokens, CTensor w, VocabularyShare share)
 KERNEL(embedding_backward, Tensor dw, CTensor dy, CTensor tokens, int64_t skip_id, VocabularyShare share)

@@ -38,36 +38,6 @@ __global__ void weights_kernel(S* w, const S* b, AdapterBlocks blocks, int rank)
     w[row * width + k] = k / rank == place.block ? b[place.row * rank + k % rank] : canonical::store<S>(0.f);
 }
 
-/// Block (row of dw).
-__global__ void gradient_kernel(float* db, const float* dw, float scale, AdapterBlocks blocks, int rank,
-                                bool add) {
-  begin_kernel();
-  const int64_t row = blockIdx.x;
-  const Place place = place_of(blocks, row);
-  if (place.block < 0) return;
-  const float* from = dw + (row * blocks.count + place.block) * rank;
-  float* to = db + place.row * rank;
-  for (int k = static_cast<int>(threadIdx.x); k < rank; k += static_cast<int>(blockDim.x)) {
-    const float scaled = __fmul_rn(scale, from[k]);
-    to[k] = add ? __fadd_rn(to[k], scaled) : scaled;
-  }
-}
-
-/// y = round(scale * z)
-template <class S>
-__global__ void round_scaled_kernel(S* y, const float* z, float scale, int64_t count) {
-  begin_kernel();
-  const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
-  if (first >= count) return;
-  const bool whole = first + kGroup <= count;
-  const int n = whole ? kGroup : static_cast<int>(count - first);
-  float of[kGroup];
-  load_group(of, z + first, n, whole);
-#pragma unroll
-  for (int i = 0; i < kGroup; ++i) of[i] = __fmul_rn(scale, of[i]);
-  store_group(y + first, of, n, whole);
-}
-
 // ---- products that are added to something
 
 /// Steps of a sum: [begin, end), of whole steps of the tensor cores.
@@ -492,19 +462,6 @@ void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
            static_cast<int>(b.dim(1)));
   });
   ctx.lane.order();  // a product may read weights before its wait
-}
-
-void adapter_gradient(Ctx& ctx, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write) {
-  launch(ctx.lane, gradient_kernel, blocks_for(dw.dim(0), 1), 64, 0, data_of<float>(db), data_of<float>(dw),
-         static_cast<float>(scale), blocks, static_cast<int>(db.dim(1)), write == GradWrite::add);
-}
-
-void round_scaled(Ctx& ctx, Tensor y, CTensor z, double scale) {
-  dispatch_gpu_storage(y.dtype, [&](auto s) {
-    using S = decltype(s);
-    launch(ctx.lane, round_scaled_kernel<S>, blocks_for(y.size(), int64_t{kThreads} * kGroup), kThreads, 0,
-           data_of<S>(y), data_of<float>(z), static_cast<float>(scale), y.size());
-  });
 }
 
 }  // namespace temper::cuda

@@ -11,6 +11,7 @@ struct MlpSaved {
   CTensor x;       // [T, D], or own tokens where ranks share them; empty where it is computed again
   Tensor gate_up;  // [T, 2F]
   Tensor a;        // [T, F]; empty where it is computed again
+  Tensor low_in = {}, low_out = {};  // of adapters, or empty (Linear::make_low)
 };
 
 class Mlp {
@@ -23,11 +24,13 @@ class Mlp {
     const Tensor a =
         keep.for_rest(c).make({gate_up_.output_rows(x, stream), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
-      const Tensor gate_up = gate_up_.forward_swiglu_kept(c, a, x, keep.for_products(c), stream);
-      *saved = keep.rest ? MlpSaved{x, gate_up, a} : MlpSaved{{}, gate_up, {}};
-    } else {
-      gate_up_.forward_swiglu(c, a, x, stream);
+      const Tensor low_in = gate_up_.make_low(keep, x, stream), low_out = down_.make_low(keep, a, stream);
+      const Tensor gate_up = gate_up_.forward_swiglu_kept(c, a, x, keep.for_products(c), stream, low_in);
+      *saved = {x, gate_up, a, low_in, low_out};
+      if (!keep.rest) saved->x = {}, saved->a = {};
+      return down_.forward_into(c, y, a, stream, low_out);
     }
+    gate_up_.forward_swiglu(c, a, x, stream);
     down_.forward_into(c, y, a, stream);
   }
   /// `x` as in forward. The gradient of gate_up takes the memory of what was saved.
@@ -38,8 +41,8 @@ class Mlp {
       swiglu_forward(c, a, saved.gate_up);
     }
     const Tensor dgate_up = saved.gate_up;
-    down_.backward_swiglu(c, dgate_up, dy, a, saved.gate_up, stream);
-    return gate_up_.backward(c, dgate_up, x, stream);
+    down_.backward_swiglu(c, dgate_up, dy, a, saved.gate_up, stream, saved.low_out);
+    return gate_up_.backward(c, dgate_up, x, stream, saved.low_in);
   }
 
  private:

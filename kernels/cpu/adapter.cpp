@@ -50,6 +50,39 @@ void add_product(Ctx& ctx, const Tensor& y, double scale, Multiply&& multiply) {
   });
 }
 
+/// y = round(scale * z); z: in the accumulate dtype.
+void round_scaled(Ctx& ctx, const Tensor& y, const CTensor& z, double scale) {
+  dispatch_storage(y.dtype, [&](auto s) {
+    using S = decltype(s);
+    using A = Accumulate<S>;
+    const A factor = static_cast<A>(scale);
+    S* to = y.as<S>();
+    const A* from = z.as<A>();
+    parallel_ranges(ctx.threads, y.size(), row_grain(1), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = store<S>(factor * from[i]);
+    });
+  });
+}
+
+/// db += round(scale * the blocks of dw), or =.
+void take_blocks(Ctx& ctx, const Tensor& db, const Tensor& dw, double scale, const AdapterBlocks& blocks,
+                 GradWrite write) {
+  dispatch_storage(db.dtype, [&](auto s) {
+    using A = Accumulate<decltype(s)>;
+    const int64_t rank = db.dim(1), width = dw.dim(1);
+    const A factor = static_cast<A>(scale);
+    A* to = db.as<A>();
+    const A* from = dw.as<A>();
+    for_each_row(ctx, blocks, rank, [&](int64_t whole, int64_t own, int64_t column) {
+      for (int64_t k = 0; k < rank; ++k) {
+        const A scaled = factor * from[whole * width + column + k];
+        A& sum = to[own * rank + k];
+        sum = write == GradWrite::add ? sum + scaled : scaled;
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void linear_pair_forward(Ctx& ctx, Tensor y, Tensor u, CTensor x, CTensor w, CTensor bias, CTensor a) {
@@ -81,10 +114,27 @@ void adapter_swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up, LowProduct low)
   });
 }
 
+void adapter_backward_low(Ctx& ctx, Tensor du, CTensor dy, CTensor v, double scale) {
+  ArenaScope scope(ctx.scratch);
+  const Tensor z = ctx.scratch.make({du.dim(0), du.dim(1)}, accumulate_dtype(du.dtype));
+  linear_backward_input(ctx, z, dy, v);
+  round_scaled(ctx, du, z, scale);
+}
+
 void adapter_backward_input(Ctx& ctx, Tensor dx, CTensor du, CTensor a) {
   add_product(ctx, dx, 1, [&](const Tensor& z, int64_t begin, int64_t end) {
     linear_backward_input(ctx, z, rows(du, begin, end), a);
   });
+}
+
+void adapter_swiglu_forward_kept(Ctx& ctx, Tensor a, Tensor gate_up, LowProduct low) {
+  adapter_forward(ctx, gate_up, low);
+  swiglu_forward(ctx, a, gate_up);
+}
+
+void adapter_swiglu_backward(Ctx& ctx, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up) {
+  adapter_backward_input(ctx, da, du, a);
+  swiglu_backward(ctx, dgate_up, da, gate_up);
 }
 
 void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
@@ -97,34 +147,16 @@ void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
   });
 }
 
-void adapter_gradient(Ctx& ctx, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write) {
-  dispatch_storage(db.dtype, [&](auto s) {
-    using A = Accumulate<decltype(s)>;
-    const int64_t rank = db.dim(1), width = dw.dim(1);
-    const A factor = static_cast<A>(scale);
-    A* to = db.as<A>();
-    const A* from = dw.as<A>();
-    for_each_row(ctx, blocks, rank, [&](int64_t whole, int64_t own, int64_t column) {
-      for (int64_t k = 0; k < rank; ++k) {
-        const A scaled = factor * from[whole * width + column + k];
-        A& sum = to[own * rank + k];
-        sum = write == GradWrite::add ? sum + scaled : scaled;
-      }
-    });
-  });
+void adapter_backward_a(Ctx& ctx, Tensor da, CTensor du, CTensor x, GradWrite write) {
+  linear_backward_weight(ctx, da, du, x, write);
 }
 
-void round_scaled(Ctx& ctx, Tensor y, CTensor z, double scale) {
-  dispatch_storage(y.dtype, [&](auto s) {
-    using S = decltype(s);
-    using A = Accumulate<S>;
-    const A factor = static_cast<A>(scale);
-    S* to = y.as<S>();
-    const A* from = z.as<A>();
-    parallel_ranges(ctx.threads, y.size(), row_grain(1), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = store<S>(factor * from[i]);
-    });
-  });
+void adapter_backward_b(Ctx& ctx, Tensor db, CTensor dy, CTensor u, double scale, AdapterBlocks blocks,
+                        GradWrite write) {
+  ArenaScope scope(ctx.scratch);
+  const Tensor dw = ctx.scratch.make({dy.dim(1), u.dim(1)}, db.dtype);
+  linear_backward_weight(ctx, dw, dy, u, GradWrite::first);
+  take_blocks(ctx, db, dw, scale, blocks, write);
 }
 
 }  // namespace temper::cpu

@@ -38,36 +38,6 @@ __global__ void weights_kernel(S* w, const S* b, AdapterBlocks blocks, int rank)
     w[row * width + k] = k / rank == place.block ? b[place.row * rank + k % rank] : canonical::store<S>(0.f);
 }
 
-/// Block (row of dw).
-__global__ void gradient_kernel(float* db, const float* dw, float scale, AdapterBlocks blocks, int rank,
-                                bool add) {
-  begin_kernel();
-  const int64_t row = blockIdx.x;
-  const Place place = place_of(blocks, row);
-  if (place.block < 0) return;
-  const float* from = dw + (row * blocks.count + place.block) * rank;
-  float* to = db + place.row * rank;
-  for (int k = static_cast<int>(threadIdx.x); k < rank; k += static_cast<int>(blockDim.x)) {
-    const float scaled = __fmul_rn(scale, from[k]);
-    to[k] = add ? __fadd_rn(to[k], scaled) : scaled;
-  }
-}
-
-/// y = round(scale * z)
-template <class S>
-__global__ void round_scaled_kernel(S* y, const float* z, float scale, int64_t count) {
-  begin_kernel();
-  const int64_t first = (blockIdx.x * int64_t{kThreads} + threadIdx.x) * kGroup;
-  if (first >= count) return;
-  const bool whole = first + kGroup <= count;
-  const int n = whole ? kGroup : static_cast<int>(count - first);
-  float of[kGroup];
-  load_group(of, z + first, n, whole);
-#pragma unroll
-  for (int i = 0; i < kGroup; ++i) of[i] = __fmul_rn(scale, of[i]);
-  store_group(y + first, of, n, whole);
-}
-
 // ---- products that are added to something
 
 /// Steps of a sum: [begin, end), of whole steps of the tensor cores.
@@ -269,11 +239,11 @@ __global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
       });
 }
 
-/// a = SwiGLU of y' over kColumns gates and as many ups.
-template <int kWarps, int kColumns>
+/// a = SwiGLU of y' over kColumns gates and as many ups; `kept`: y' is written, too, as gate_up may be.
+template <int kWarps, int kColumns, bool kKeeps>
 __global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
-    add_swiglu_kernel(bf* a, const bf* gate_up, const bf* u, const BlockWeights<bf> w, float scale, int64_t M,
-                      int64_t F, int K, int column_tiles) {
+    add_swiglu_kernel(bf* a, bf* kept, const bf* gate_up, const bf* u, const BlockWeights<bf> w, float scale,
+                      int64_t M, int64_t F, int K, int column_tiles) {
   __shared__ __align__(16) bf staged[2][kColumns][kPitch];
   launch_dependents();
   const auto [m0, n0] = place_of_thread<kWarps, 1, kColumns>(column_tiles);
@@ -291,13 +261,52 @@ __global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
   up.multiply(m0, M);
   for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
     float of[kGroup];
+    RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
 #pragma unroll
     for (int e = 0; e < kGroup; ++e) {
-      const float g = gate.add_to(cn::load(gates[half][c].at[e]), scale, 0, half, c, n, e),
-                  x = up.add_to(cn::load(ups[half][c].at[e]), scale, 0, half, c, F + n, e);
-      of[e] = cn::swiglu(cn::load(cn::store<bf>(g)), cn::load(cn::store<bf>(x)));
+      g.at[e] = cn::store<bf>(gate.add_to(cn::load(g.at[e]), scale, 0, half, c, n, e));
+      x.at[e] = cn::store<bf>(up.add_to(cn::load(x.at[e]), scale, 0, half, c, F + n, e));
+      of[e] = cn::swiglu(cn::load(g.at[e]), cn::load(x.at[e]));
     }
     store_group(a + m * F + n, of, count, eights);
+    if constexpr (kKeeps) {
+      store_raw(kept + m * 2 * F + n, g, count, eights);
+      store_raw(kept + m * 2 * F + F + n, x, count, eights);
+    }
+  });
+}
+
+/// The gradient of gate_up, where gate_up may be, from da + du A.
+template <int kWarps, int kColumns>
+__global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
+    add_swiglu_backward_kernel(bf* dgate_up, const bf* da, const bf* gate_up, const bf* du,
+                               const TurnedWeights<bf> w, int64_t M, int64_t F, int K, int column_tiles) {
+  __shared__ __align__(16) bf staged[kColumns][kPitch];
+  launch_dependents();
+  const auto [m0, n0] = place_of_thread<kWarps, 1, kColumns>(column_tiles);
+  TileProduct<1, kColumns, TurnedWeights<bf>> z{staged, du, w, K, n0};
+  z.begin(F);
+  wait_for_previous_kernel();
+  RawGroup<bf, kGroup> upstream[2][kColumns / 32], gates[2][kColumns / 32], ups[2][kColumns / 32];
+  const bool eights = F % kGroup == 0;
+  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
+    load_raw(upstream[half][c], da + m * F + n, count, eights);
+    load_raw(gates[half][c], gate_up + m * 2 * F + n, count, eights);
+    load_raw(ups[half][c], gate_up + m * 2 * F + F + n, count, eights);
+  });
+  z.multiply(m0, M);
+  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
+    RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
+#pragma unroll
+    for (int e = 0; e < kGroup; ++e) {
+      const float d = z.add_to(cn::load(upstream[half][c].at[e]), 1, 0, half, c, n, e);
+      const cn::SwigluGradient of =
+          cn::swiglu_gradient(cn::load(cn::store<bf>(d)), cn::load(g.at[e]), cn::load(x.at[e]));
+      g.at[e] = cn::store<bf>(of.gate);
+      x.at[e] = cn::store<bf>(of.up);
+    }
+    store_raw(dgate_up + m * 2 * F + n, g, count, eights);
+    store_raw(dgate_up + m * 2 * F + F + n, x, count, eights);
   });
 }
 
@@ -320,14 +329,31 @@ __global__ void add_fp32_product_kernel(float* y, const float* u, const Weights 
   if (m < M) y[at] = added(y[at], u + m * K, w, scale, at % N, K);
 }
 
-__global__ void add_fp32_swiglu_kernel(float* a, const float* gate_up, const float* u,
+/// `kept`: y', or null.
+__global__ void add_fp32_swiglu_kernel(float* a, float* kept, const float* gate_up, const float* u,
                                        const BlockWeights<float> w, float scale, int64_t M, int64_t F,
                                        int K) {
   begin_kernel();
-  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, m = at / F, n = at % F;
+  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, m = at / F, gate = m * 2 * F + at % F;
   if (m >= M) return;
-  const float* y = gate_up + m * 2 * F;
-  a[at] = cn::swiglu(added(y[n], u + m * K, w, scale, n, K), added(y[F + n], u + m * K, w, scale, F + n, K));
+  const float g = added(gate_up[gate], u + m * K, w, scale, at % F, K),
+              x = added(gate_up[gate + F], u + m * K, w, scale, F + at % F, K);
+  a[at] = cn::swiglu(g, x);
+  if (kept == nullptr) return;
+  kept[gate] = g;
+  kept[gate + F] = x;
+}
+
+__global__ void add_fp32_swiglu_backward_kernel(float* dgate_up, const float* da, const float* gate_up,
+                                                const float* du, const TurnedWeights<float> w, int64_t M,
+                                                int64_t F, int K) {
+  begin_kernel();
+  const int64_t at = blockIdx.x * int64_t{kThreads} + threadIdx.x, m = at / F, gate = m * 2 * F + at % F;
+  if (m >= M) return;
+  const cn::SwigluGradient of =
+      cn::swiglu_gradient(added(da[at], du + m * K, w, 1, at % F, K), gate_up[gate], gate_up[gate + F]);
+  dgate_up[gate] = of.gate;
+  dgate_up[gate + F] = of.up;
 }
 
 template <int kWarps, int kTiles, int kColumns, class Weights>
@@ -366,6 +392,35 @@ void add_product(Ctx& ctx, const Tensor& y, const CTensor& u, double scale, Make
   }
 }
 
+/// run(warps, columns) with the tiles that suit so many rows, as constants.
+template <class Run>
+void with_swiglu_tiles(int64_t rows, Run&& run) {
+  if (rows <= kSkinnyRows)
+    run(std::integral_constant<int, 4>(), std::integral_constant<int, 32>());
+  else
+    run(std::integral_constant<int, 8>(), std::integral_constant<int, 64>());
+}
+
+/// `kept`: y', or null; gate_up may be there.
+template <bool kKeeps>
+void add_swiglu(Ctx& ctx, const Tensor& a, void* kept, const CTensor& gate_up, const LowProduct& low) {
+  const int64_t M = a.dim(0), F = a.dim(1);
+  const int K = static_cast<int>(low.u.dim(1));
+  const auto scale = static_cast<float>(low.scale);
+  if (a.dtype == DType::f32)
+    return launch(ctx.lane, add_fp32_swiglu_kernel, blocks_for(a.size(), kThreads), kThreads, 0,
+                  data_of<float>(a), static_cast<float*>(kept), data_of<float>(gate_up),
+                  data_of<float>(low.u), block_weights<float>(low), scale, M, F, K);
+  with_swiglu_tiles(M, [&](auto warps, auto columns) {
+    constexpr int kWarps = decltype(warps)::value, kColumns = decltype(columns)::value;
+    const int tiles = blocks_for(F, kColumns);
+    launch(ctx.lane, add_swiglu_kernel<kWarps, kColumns, kKeeps>,
+           blocks_for(int64_t{blocks_for(M, kWarps * 16)} * tiles, 1), kWarps * 32, 0, data_of<bf>(a),
+           static_cast<bf*>(kept), data_of<bf>(gate_up), data_of<bf>(low.u), block_weights<bf>(low), scale, M,
+           F, K, tiles);
+  });
+}
+
 }  // namespace
 
 void adapter_forward(Ctx& ctx, Tensor y, LowProduct low) {
@@ -377,24 +432,27 @@ void adapter_backward_input(Ctx& ctx, Tensor dx, CTensor du, CTensor a) {
 }
 
 void adapter_swiglu_forward(Ctx& ctx, Tensor a, CTensor gate_up, LowProduct low) {
-  const int64_t M = a.dim(0), F = a.dim(1);
-  const int K = static_cast<int>(low.u.dim(1));
-  const auto scale = static_cast<float>(low.scale);
-  if (a.dtype == DType::f32)
-    return launch(ctx.lane, add_fp32_swiglu_kernel, blocks_for(a.size(), kThreads), kThreads, 0,
-                  data_of<float>(a), data_of<float>(gate_up), data_of<float>(low.u),
-                  block_weights<float>(low), scale, M, F, K);
-  const auto run = [&](auto warps, auto columns) {
+  add_swiglu<false>(ctx, a, nullptr, gate_up, low);
+}
+
+void adapter_swiglu_forward_kept(Ctx& ctx, Tensor a, Tensor gate_up, LowProduct low) {
+  add_swiglu<true>(ctx, a, gate_up.raw(), gate_up, low);
+}
+
+void adapter_swiglu_backward(Ctx& ctx, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up) {
+  const int64_t M = da.dim(0), F = da.dim(1);
+  const int K = static_cast<int>(du.dim(1));
+  if (da.dtype == DType::f32)
+    return launch(ctx.lane, add_fp32_swiglu_backward_kernel, blocks_for(da.size(), kThreads), kThreads, 0,
+                  data_of<float>(dgate_up), data_of<float>(da), data_of<float>(gate_up), data_of<float>(du),
+                  turned_weights<float>(a), M, F, K);
+  with_swiglu_tiles(M, [&](auto warps, auto columns) {
     constexpr int kWarps = decltype(warps)::value, kColumns = decltype(columns)::value;
     const int tiles = blocks_for(F, kColumns);
-    launch(ctx.lane, add_swiglu_kernel<kWarps, kColumns>,
-           blocks_for(int64_t{blocks_for(M, kWarps * 16)} * tiles, 1), kWarps * 32, 0, data_of<bf>(a),
-           data_of<bf>(gate_up), data_of<bf>(low.u), block_weights<bf>(low), scale, M, F, K, tiles);
-  };
-  if (M <= kSkinnyRows)
-    run(std::integral_constant<int, 4>(), std::integral_constant<int, 32>());
-  else
-    run(std::integral_constant<int, 8>(), std::integral_constant<int, 64>());
+    launch(ctx.lane, add_swiglu_backward_kernel<kWarps, kColumns>,
+           blocks_for(int64_t{blocks_for(M, kWarps * 16)} * tiles, 1), kWarps * 32, 0, data_of<bf>(dgate_up),
+           data_of<bf>(da), data_of<bf>(gate_up), data_of<bf>(du), turned_weights<bf>(a), M, F, K, tiles);
+  });
 }
 
 void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
@@ -404,19 +462,6 @@ void adapter_weights(Ctx& ctx, Tensor w, CTensor b, AdapterBlocks blocks) {
            static_cast<int>(b.dim(1)));
   });
   ctx.lane.order();  // a product may read weights before its wait
-}
-
-void adapter_gradient(Ctx& ctx, Tensor db, CTensor dw, double scale, AdapterBlocks blocks, GradWrite write) {
-  launch(ctx.lane, gradient_kernel, blocks_for(dw.dim(0), 1), 64, 0, data_of<float>(db), data_of<float>(dw),
-         static_cast<float>(scale), blocks, static_cast<int>(db.dim(1)), write == GradWrite::add);
-}
-
-void round_scaled(Ctx& ctx, Tensor y, CTensor z, double scale) {
-  dispatch_gpu_storage(y.dtype, [&](auto s) {
-    using S = decltype(s);
-    launch(ctx.lane, round_scaled_kernel<S>, blocks_for(y.size(), int64_t{kThreads} * kGroup), kThreads, 0,
-           data_of<S>(y), data_of<float>(z), static_cast<float>(scale), y.size());
-  });
 }
 
 }  // namespace temper::cuda

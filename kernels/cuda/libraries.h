@@ -46,6 +46,7 @@ struct GemmKey {
   bool bias;
   ProductKind kind;
   bool add;
+  float scale;  // no part of the name: it chooses no algorithm, but is tested
   auto operator<=>(const GemmKey&) const = default;
   std::string name() const;
 };

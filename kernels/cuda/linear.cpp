@@ -181,6 +181,13 @@ void linear_backward_input(Ctx& ctx, Tensor dx, CTensor dy, CTensor w) {
            {dx.raw(), dy.data, w.data, nullptr, T, K, N, K, dy.dtype, dx.dtype, ProductKind::input_gradient});
 }
 
+void adapter_backward_low(Ctx& ctx, Tensor du, CTensor dy, CTensor v, double scale) {
+  const int64_t T = dy.dim(0), N = v.dim(0), R = v.dim(1);
+  Product p{du.raw(), dy.data, v.data, nullptr, T, R, N, R, dy.dtype, du.dtype, ProductKind::input_gradient};
+  p.scale = static_cast<float>(scale);
+  multiply(ctx, p);
+}
+
 void linear_backward_weight(Ctx& ctx, Tensor dw, CTensor dy, CTensor x, GradWrite write) {
   const int64_t T = dy.dim(0), N = dy.dim(1), K = x.dim(1);
   multiply(ctx, {dw.raw(), dy.data, x.data, nullptr, N, K, T, K, dy.dtype, dw.dtype,

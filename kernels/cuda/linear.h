@@ -26,6 +26,7 @@ struct Product {
   ProductKind kind = ProductKind::forward;
   bool add = false;     // y += in fp32, after the sum; else y is overwritten without being read
   int64_t x_pitch = 0;  // 0: as wide as x is
+  float scale = 1;      // of the sum, before its rounding; input gradients only
 
   int64_t left_pitch() const { return x_pitch != 0 ? x_pitch : kind == ProductKind::weight_gradient ? M : K; }
 };

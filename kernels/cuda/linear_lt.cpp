@@ -48,8 +48,8 @@ LtCall::~LtCall() {
 
 /// With a factor of 0 the library does not read what y held.
 void LtCall::run(const cublasLtMatmulAlgo_t& algorithm) const {
-  const float one = 1.f, held = p_.add ? 1.f : 0.f;
-  check(lt_.matmul(libraries_.lt_handle(), desc_, &one, p_.w, w_, p_.x, x_, &held, p_.y, y_, p_.y, y_,
+  const float held = p_.add ? 1.f : 0.f;
+  check(lt_.matmul(libraries_.lt_handle(), desc_, &p_.scale, p_.w, w_, p_.x, x_, &held, p_.y, y_, p_.y, y_,
                    &algorithm, libraries_.workspace(), Libraries::kWorkspaceBytes,
                    stream_of(libraries_.lane())),
         "matmul");
@@ -195,7 +195,7 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(Libraries& libraries, const
 
 const std::optional<cublasLtMatmulAlgo_t>& algorithm_for(Libraries& libraries, const Product& p) {
   const Product many = representative(p);
-  const GemmKey key{many.M, p.N, many.K, p.pitch, p.out, p.bias != nullptr, p.kind, p.add};
+  const GemmKey key{many.M, p.N, many.K, p.pitch, p.out, p.bias != nullptr, p.kind, p.add, p.scale};
   auto at = libraries.algorithms.find(key);
   if (at == libraries.algorithms.end())
     at = libraries.algorithms.emplace(key, choose_algorithm(libraries, many, key.name())).first;

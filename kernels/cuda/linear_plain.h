@@ -19,7 +19,7 @@ product::Operand<S> right_operand(const Product& p) {
 
 template <class Y, class S>
 product::Result<Y, S> result_of(const Product& p) {
-  return {static_cast<Y*>(p.y), static_cast<const S*>(p.bias), p.pitch, p.add};
+  return {static_cast<Y*>(p.y), static_cast<const S*>(p.bias), p.pitch, p.add, p.scale};
 }
 
 }  // namespace temper::cuda

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/scratch/adapter.h"
 #include "kernels/cuda/scratch/attention.h"
 #include "kernels/cuda/scratch/experts.h"
 #include "kernels/cuda/scratch/head.h"
@@ -33,6 +34,21 @@ void linear_swiglu_forward(Ctx& ctx, Tensor a, CTensor x, CTensor, CTensor) {
 void linear_backward_bias(Ctx& ctx, Tensor, CTensor dy) {
   ArenaScope scope(ctx.scratch);
   cuda::linear_backward_bias_scratch(ctx.scratch, dy.dim(0), dy.dim(1));
+}
+
+void adapter_backward_a(Ctx& ctx, Tensor da, CTensor du, CTensor x, GradWrite) {
+  const AdapterBlocks whole{1, {0}, {0}, {x.dim(1)}};
+  if (!cuda::has_adapter_parts(x, du, whole, du.dim(1))) return;
+  ArenaScope scope(ctx.scratch);
+  cuda::adapter_parts_scratch(ctx.scratch, x.dim(0), da.size());
+}
+
+void adapter_backward_b(Ctx& ctx, Tensor db, CTensor dy, CTensor u, double, AdapterBlocks blocks, GradWrite) {
+  ArenaScope scope(ctx.scratch);
+  if (cuda::has_adapter_parts(dy, u, blocks, db.dim(1)))
+    cuda::adapter_parts_scratch(ctx.scratch, dy.dim(0), db.size());
+  else
+    cuda::adapter_whole_gradient_scratch(ctx.scratch, dy, u);
 }
 
 void rmsnorm_backward(Ctx& ctx, Tensor, Tensor, CTensor, CTensor, CTensor x, CTensor, CTensor) {

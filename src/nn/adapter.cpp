@@ -51,22 +51,15 @@ CTensor Adapter::weights_of_all(Ctx& c, Collectives& tp) const {
 }
 
 LowProduct Adapter::low_of(Ctx& c, const CTensor& x) const {
-  const Tensor u = c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+  const Tensor u = make_low(c.scratch, x.dim(0));
   linear_forward(c, u, x, a_->value, {});
   return {u, b_->value, scale_, blocks_};
 }
 
-LowProduct Adapter::multiply_apart(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
-                                   const CTensor& bias) const {
-  const Tensor u = c.scratch.make({x.dim(0), a_->value.dim(0)}, x.dtype);
+LowProduct Adapter::multiply(Ctx& c, const Tensor& y, const Tensor& u, const CTensor& x, const CTensor& w,
+                             const CTensor& bias) const {
   linear_pair_forward(c, y, u, x, w, bias, a_->value);
   return {u, b_->value, scale_, blocks_};
-}
-
-void Adapter::multiply(Ctx& c, const Tensor& y, const CTensor& x, const CTensor& w,
-                       const CTensor& bias) const {
-  ArenaScope scope(c.scratch);
-  adapter_forward(c, y, multiply_apart(c, y, x, w, bias));
 }
 
 void Adapter::add_to(Ctx& c, const Tensor& y, const CTensor& x) const {
@@ -85,31 +78,35 @@ void Adapter::add_to_whole(Ctx& c, Collectives& tp, const Tensor& y, const CTens
 /// du; in scratch.
 Tensor Adapter::backward_low(Ctx& c, const CTensor& dy, const CTensor& w) const {
   const Tensor du = c.scratch.make({dy.dim(0), w.dim(1)}, dy.dtype);
-  ArenaScope scope(c.scratch);
-  const Tensor z = c.scratch.make({dy.dim(0), w.dim(1)}, accumulate_dtype(dy.dtype));
-  linear_backward_input(c, z, dy, w);
-  round_scaled(c, du, z, scale_);
+  adapter_backward_low(c, du, dy, w, scale_);
   return du;
 }
 
 void Adapter::add_gradient_of_outputs(Ctx& c, const CTensor& dy, const CTensor& u) const {
-  ArenaScope scope(c.scratch);
-  const Tensor dw = c.scratch.make({dy.dim(1), u.dim(1)}, accumulate_dtype(dy.dtype));
-  linear_backward_weight(c, dw, dy, u, GradWrite::first);
-  adapter_gradient(c, b_->grad, dw, scale_, blocks_, b_->take_write());
+  adapter_backward_b(c, b_->grad, dy, u, scale_, blocks_, b_->take_write());
 }
 
-void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
-  ArenaScope scope(c.scratch);
+/// du, in scratch; adds to the gradients.
+Tensor Adapter::backward_apart(Ctx& c, const CTensor& dy, const CTensor& x, const CTensor& u) const {
   const Tensor du = backward_low(c, dy, weights(c));
   if (has_gradients()) {
     ArenaScope temporary(c.scratch);
-    const Tensor u = c.scratch.like(du);
-    linear_forward(c, u, x, a_->value, {});
-    add_gradient_of_outputs(c, dy, u);
-    linear_backward_weight(c, a_->grad, du, x, a_->take_write());
+    add_gradient_of_outputs(c, dy, u.empty() ? low_of(c, x).u : u);
+    adapter_backward_a(c, a_->grad, du, x, a_->take_write());
   }
-  adapter_backward_input(c, dx, du, a_->value);
+  return du;
+}
+
+void Adapter::backward(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
+                       const CTensor& u) const {
+  ArenaScope scope(c.scratch);
+  adapter_backward_input(c, dx, backward_apart(c, dy, x, u), a_->value);
+}
+
+void Adapter::backward_swiglu(Ctx& c, const Tensor& dgate_up, const Tensor& da, const CTensor& dy,
+                              const CTensor& a, const CTensor& gate_up, const CTensor& u) const {
+  ArenaScope scope(c.scratch);
+  adapter_swiglu_backward(c, dgate_up, da, backward_apart(c, dy, a, u), a_->value, gate_up);
 }
 
 void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, const CTensor& dy,
@@ -124,8 +121,8 @@ void Adapter::backward_by_columns(Ctx& c, Collectives& tp, const Tensor& dx, con
     linear_forward(c, part, x, a, {});
     sum_parts(c, tp, u, part);
     add_gradient_of_outputs(c, own_columns(c, tp, dy), u);
-    linear_backward_weight(c, make_tensor(a_->grad.raw(), a_->grad.dtype, {a.dim(0), a.dim(1)}), du, x,
-                           a_->take_write());
+    adapter_backward_a(c, make_tensor(a_->grad.raw(), a_->grad.dtype, {a.dim(0), a.dim(1)}), du, x,
+                       a_->take_write());
   }
   adapter_backward_input(c, dx, du, a);
 }

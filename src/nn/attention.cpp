@@ -26,16 +26,15 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
       rope_(rope) {}
 
 Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, const Keep& keep) const {
-  const int64_t tokens = b.num_tokens();
   const DType accumulate = accumulate_dtype(x.dtype);
-  Arena& memory = keep.for_products(c);
-  Arena& of_qkv = q_norm_ ? keep.for_rest(c) : memory;  // what attention works on
+  Arena &memory = keep.for_products(c), &of_qkv = q_norm_ ? keep.for_rest(c) : memory;  // of what it reads
   Arena& of_tokens = exchange_.on(b) ? c.scratch : of_qkv;
-  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, q_norm_ ? memory : of_tokens, b.stream());
+  const Tensor low_in = wqkv_.make_low(keep, x, b.stream());
+  Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, q_norm_ ? memory : of_tokens, b.stream(), low_in);
   if (q_norm_) {
     projected = qkv;
     qkv = of_tokens.like(projected);
-    head_rstd = memory.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
+    head_rstd = memory.make({b.num_tokens(), shape_.q_heads + shape_.kv_heads}, accumulate);
     if (b.kv)
       head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value,
                             rope_of(b), b.cu_seqlens, shape_, eps_);
@@ -48,7 +47,7 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
   }
   Tensor out, lse, of_heads;
   if (b.kv) {
-    out = memory.make({tokens, shape_.q_width()}, x.dtype);
+    out = memory.make({b.num_tokens(), shape_.q_width()}, x.dtype);
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
     const AttentionShape own = exchange_.own(b);
@@ -58,14 +57,15 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
     attention_varlen_forward(c, of_heads, lse, qkv, b.cu_seqlens, own, scale_);
     out = exchange_.out.to_tokens(c, memory, b, of_heads, "attention of own tokens");
   }
-  if (saved) *saved = {x, projected, head_rstd, qkv, out, lse, of_heads};
+  const Tensor low = wo_.make_low(keep, out, b.stream());
+  if (saved) *saved = {x, projected, head_rstd, qkv, out, lse, of_heads, low_in, low};
   if (saved && !keep.rest) saved->x = {}, saved->qkv = q_norm_ ? Tensor{} : qkv;
-  return wo_.forward(c, out, c.scratch, b.stream());
+  return wo_.forward(c, out, c.scratch, b.stream(), low);
 }
 
 Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const AttentionSaved& s) const {
-  const Tensor dout = exchange_.out.to_heads(c, c.scratch, b, wo_.backward(c, dy, s.out, b.stream()),
-                                             "gradients of own heads, of all tokens");
+  Tensor dout = wo_.backward(c, dy, s.out, b.stream(), s.low_out);
+  dout = exchange_.out.to_heads(c, c.scratch, b, dout, "gradients of own heads, of all tokens");
   Tensor qkv = s.qkv;
   if (qkv.empty()) {
     qkv = c.scratch.like(s.projected);
@@ -82,7 +82,7 @@ Tensor Attention::backward(Ctx& c, const Batch& b, CTensor dy, CTensor x, const 
                             s.projected, q_norm_->value, k_norm_->value, s.head_rstd, rope_of(b), shape_);
   else
     rope_backward(c, dqkv, b.positions, rope_.cosine, rope_.sine, shape_);
-  return wqkv_.backward(c, dqkv, x, b.stream());
+  return wqkv_.backward(c, dqkv, x, b.stream(), s.low_in);
 }
 
 }  // namespace temper

@@ -22,9 +22,9 @@ struct AttentionSaved {
   Tensor projected;  // [T, (Hq+2Hkv)dh] before the head norm; empty without one
   Tensor head_rstd;  // [T, Hq+Hkv]
   Tensor qkv;        // [T, (Hq+2Hkv)dh] after norm and rope; empty where it is made of `projected` again
-  Tensor out;        // [T, Hq*dh]
-  Tensor lse;        // [Hq, T]
+  Tensor out, lse;   // [T, Hq*dh], [Hq, T]
   Tensor of_heads;   // `out` of all tokens and this rank's heads, as qkv and lse are then; context parallel
+  Tensor low_in, low_out;  // of adapters, or empty (Linear::make_low)
 };
 
 /// Heads of one of the ranks that share a layer: neighbours have the same head of keys if there are fewer of

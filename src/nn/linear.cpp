@@ -21,17 +21,22 @@ int64_t Linear::output_rows(const CTensor& x, const StreamRows& stream) const {
   return gathers() ? splits_.own_tokens(stream).size() : stream.tokens;
 }
 
-Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows& stream) const {
+/// Where x is whole here.
+Tensor Linear::make_low(const Keep& keep, const CTensor& x, const StreamRows& stream) const {
+  if (!adapter_.active() || !keep.products || gathers() || splits_.shares(stream)) return {};
+  return adapter_.make_low(*keep.products, x.dim(0));
+}
+
+Tensor Linear::forward(Ctx& c, const CTensor& x, Arena& memory, const StreamRows& stream,
+                       const Tensor& low) const {
   const Tensor y = memory.make({output_rows(x, stream), outputs()}, x.dtype);
-  forward_into(c, y, x, stream);
+  forward_into(c, y, x, stream, low);
   return y;
 }
 
-void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream) const {
-  if (!split() || (!gathers() && !splits_.shares(stream))) {
-    multiply_adapted(c, y, x);
-    return;
-  }
+void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const StreamRows& stream,
+                          const Tensor& low) const {
+  if (!split() || (!gathers() && !splits_.shares(stream))) return multiply_adapted(c, y, x, low);
   if (!gathers())
     return multiply_in_turn(
         c, x, stream,
@@ -42,7 +47,7 @@ void Linear::forward_into(Ctx& c, const Tensor& y, const CTensor& x, const Strea
   if (splits_.shares(stream)) return multiply_own_tokens(c, y, x);
   ArenaScope scope(c.scratch);
   const Tensor mine = c.scratch.make({x.dim(0), weight_->value.dim(0)}, x.dtype);
-  multiply_adapted(c, mine, whole_input(c, x, stream));
+  multiply_adapted(c, mine, whole_input(c, x, stream), {});
   gather_columns(c, *splits_.tp, y, mine);
 }
 
@@ -82,11 +87,10 @@ void Linear::multiply(Ctx& c, const Tensor& y, const CTensor& x) const {
 }
 
 /// With what adapters add.
-void Linear::multiply_adapted(Ctx& c, const Tensor& y, const CTensor& x) const {
-  if (adapter_.active())
-    adapter_.multiply(c, y, x, weight_->value, bias());
-  else
-    multiply(c, y, x);
+void Linear::multiply_adapted(Ctx& c, const Tensor& y, const CTensor& x, const Tensor& low) const {
+  if (!adapter_.active()) return multiply(c, y, x);
+  ArenaScope scope(c.scratch);
+  adapter_forward(c, y, adapter_.multiply(c, y, low_or_scratch(c, x, low), x, weight_->value, bias()));
 }
 
 void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const StreamRows& stream) const {
@@ -95,8 +99,8 @@ void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const Str
     ArenaScope scope(c.scratch);
     const Tensor gate_up = c.scratch.make({a.dim(0), outputs()}, x.dtype);
     if (!splits_.shares(stream))
-      return adapter_swiglu_forward(c, a, gate_up,
-                                    adapter_.multiply_apart(c, gate_up, x, weight_->value, bias()));
+      return adapter_swiglu_forward(
+          c, a, gate_up, adapter_.multiply(c, gate_up, low_or_scratch(c, x, {}), x, weight_->value, bias()));
     forward_into(c, gate_up, x, stream);
     return swiglu_forward(c, a, gate_up);
   }
@@ -105,6 +109,20 @@ void Linear::forward_swiglu(Ctx& c, const Tensor& a, const CTensor& x, const Str
   };
   if (splits_.shares(stream)) return multiply_in_turn(c, x, stream, product);
   product({0, x.dim(0)}, x);
+}
+
+Tensor Linear::forward_swiglu_kept(Ctx& c, const Tensor& a, const CTensor& x, Arena& memory,
+                                   const StreamRows& stream, const Tensor& low) const {
+  if (gathers() || splits_.shares(stream) || !adapter_.active()) {
+    const Tensor gate_up = forward(c, x, memory, stream);
+    swiglu_forward(c, a, gate_up);
+    return gate_up;
+  }
+  const Tensor gate_up = memory.make({a.dim(0), outputs()}, x.dtype);
+  ArenaScope scope(c.scratch);
+  adapter_swiglu_forward_kept(
+      c, a, gate_up, adapter_.multiply(c, gate_up, low_or_scratch(c, x, low), x, weight_->value, bias()));
+  return gate_up;
 }
 
 CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) const {
@@ -117,25 +135,41 @@ CTensor Linear::whole_input(Ctx& c, const CTensor& x, const StreamRows& stream) 
   return whole;
 }
 
-Tensor Linear::backward(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream) const {
+Tensor Linear::backward(Ctx& c, const CTensor& dy, const CTensor& x, const StreamRows& stream,
+                        const CTensor& low) const {
   const Tensor dx = c.scratch.like(x);
   if (gathers()) {
     backward_by_columns(c, dx, dy, x, stream);
   } else if (split()) {
-    backward_by_rows(c, dx, dy, x, stream);
+    backward_by_rows(c, dx, dy, x, stream, low);
   } else {
-    if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
-    add_bias_gradient(c, dy);
-    linear_backward_input(c, dx, dy, weight_->value);
-    if (adapter_.active()) adapter_.backward(c, dx, dy, x);
+    backward_base(c, dx, dy, x);
+    if (adapter_.active()) adapter_.backward(c, dx, dy, x, low);
   }
   return dx;
+}
+
+void Linear::backward_swiglu(Ctx& c, const Tensor& dgate_up, const CTensor& dy, const CTensor& a,
+                             const CTensor& gate_up, const StreamRows& stream, const CTensor& low) const {
+  if (split() || !adapter_.active())
+    return swiglu_backward(c, dgate_up, backward(c, dy, a, stream, low), gate_up);
+  ArenaScope scope(c.scratch);
+  const Tensor da = c.scratch.like(a);
+  backward_base(c, da, dy, a);
+  adapter_.backward_swiglu(c, dgate_up, da, dy, a, gate_up, low);
+}
+
+/// Of whole weights, adapters aside.
+void Linear::backward_base(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
+  if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
+  add_bias_gradient(c, dy);
+  linear_backward_input(c, dx, dy, weight_->value);
 }
 
 /// Column parallel. Both lanes have the same scratch: of what is queued here only the exchanges take more of
 /// it, no product.
 void Linear::backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x,
-                              const StreamRows& stream) const {
+                              const StreamRows& stream, const CTensor& low) const {
   ArenaScope scope(c.scratch);
   const Tensor part = c.scratch.make({dy.dim(0), weight_->value.dim(1)}, accumulate_dtype(dy.dtype));
   Ctx beside = splits_.tp->beside(c);
@@ -144,7 +178,7 @@ void Linear::backward_by_rows(Ctx& c, const Tensor& dx, const CTensor& dy, const
   const CTensor whole_x = reads_x ? whole_input(beside, x, stream) : CTensor{};
   linear_backward_input(c, part, dy, weight_->value);
   c.lane.follow(beside.lane);  // x is here
-  if (adapter_.active()) adapter_.backward(c, part, dy, whole_x);
+  if (adapter_.active()) adapter_.backward(c, part, dy, whole_x, low);
   beside.lane.follow(c.lane);
   if (splits_.shares(stream))
     sum_own_tokens(beside, *splits_.tp, dx, part, "gradient of an input, sum over tp for own tokens");

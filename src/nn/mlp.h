@@ -11,6 +11,7 @@ struct MlpSaved {
   CTensor x;       // [T, D], or own tokens where ranks share them; empty where it is computed again
   Tensor gate_up;  // [T, 2F]
   Tensor a;        // [T, F]; empty where it is computed again
+  Tensor low_in = {}, low_out = {};  // of adapters, or empty (Linear::make_low)
 };
 
 class Mlp {
@@ -23,12 +24,13 @@ class Mlp {
     const Tensor a =
         keep.for_rest(c).make({gate_up_.output_rows(x, stream), gate_up_.outputs() / 2}, x.dtype);
     if (saved) {
-      const Tensor gate_up = gate_up_.forward(c, x, keep.for_products(c), stream);
-      swiglu_forward(c, a, gate_up);
-      *saved = keep.rest ? MlpSaved{x, gate_up, a} : MlpSaved{{}, gate_up, {}};
-    } else {
-      gate_up_.forward_swiglu(c, a, x, stream);
+      const Tensor low_in = gate_up_.make_low(keep, x, stream), low_out = down_.make_low(keep, a, stream);
+      const Tensor gate_up = gate_up_.forward_swiglu_kept(c, a, x, keep.for_products(c), stream, low_in);
+      *saved = {x, gate_up, a, low_in, low_out};
+      if (!keep.rest) saved->x = {}, saved->a = {};
+      return down_.forward_into(c, y, a, stream, low_out);
     }
+    gate_up_.forward_swiglu(c, a, x, stream);
     down_.forward_into(c, y, a, stream);
   }
   /// `x` as in forward. The gradient of gate_up takes the memory of what was saved.
@@ -38,9 +40,9 @@ class Mlp {
       a = c.scratch.make({saved.gate_up.dim(0), gate_up_.outputs() / 2}, x.dtype);
       swiglu_forward(c, a, saved.gate_up);
     }
-    const Tensor da = down_.backward(c, dy, a, stream), dgate_up = saved.gate_up;
-    swiglu_backward(c, dgate_up, da, saved.gate_up);
-    return gate_up_.backward(c, dgate_up, x, stream);
+    const Tensor dgate_up = saved.gate_up;
+    down_.backward_swiglu(c, dgate_up, dy, a, saved.gate_up, stream, saved.low_out);
+    return gate_up_.backward(c, dgate_up, x, stream, saved.low_in);
   }
 
  private:

@@ -78,8 +78,9 @@ void bench_adapters(Bencher& b, const Bench& m) {
                y = b.normal({kSets * kTokens, N}, DType::bf16), out = b.normal({kTokens, F}, DType::bf16),
                u = b.normal({kTokens, R}, DType::bf16), a = b.normal({R, D}, DType::bf16),
                own = b.normal({N, kRank}, DType::bf16), whole = b.normal({N, R}, DType::bf16),
-               low = b.normal({kTokens, R}, DType::f32), da = b.normal({R, D}, DType::f32),
-               dw = b.normal({N, R}, DType::f32);
+               low = b.normal({kTokens, R}, DType::bf16), down = b.normal({kRank, F}, DType::bf16),
+               low_down = b.normal({kTokens, kRank}, DType::bf16), da = b.normal({R, D}, DType::f32),
+               dw = b.normal({N, R}, DType::f32), db = b.normal({N, kRank}, DType::f32);
   const AdapterBlocks blocks{2, {0, F}, {0, F}, {F, F}};
   const auto bytes = [](int64_t columns) { return 2.0 * static_cast<double>(kTokens * columns); };
   const auto measure = [&](const char* what, double moved, auto&& run) {
@@ -92,12 +93,20 @@ void bench_adapters(Bencher& b, const Bench& m) {
   measure("SwiGLU of both", bytes(N + F + R), [&](int64_t i) {
     adapter_swiglu_forward(c, out, set_of(y, i), {u, own, 1e-3, blocks});
   });
-  measure("du", bytes(N + 2 * R), [&](int64_t i) { linear_backward_input(c, low, set_of(y, i), whole); });
+  measure("SwiGLU of both, kept", bytes(2 * N + F + R), [&](int64_t i) {
+    adapter_swiglu_forward_kept(c, out, set_of(y, i), {u, own, 1e-3, blocks});
+  });
+  measure("du", bytes(N + R), [&](int64_t i) { adapter_backward_low(c, low, set_of(y, i), whole, 0.5); });
   measure("dB", bytes(N + R),
+          [&](int64_t i) { adapter_backward_b(c, db, set_of(y, i), u, 0.5, blocks, GradWrite::add); });
+  measure("dB as one product", bytes(N + R),
           [&](int64_t i) { linear_backward_weight(c, dw, set_of(y, i), u, GradWrite::first); });
-  measure("dA", bytes(D + R),
+  measure("dA", bytes(D + R), [&](int64_t i) { adapter_backward_a(c, da, u, set_of(x, i), GradWrite::add); });
+  measure("dA as one product", bytes(D + R),
           [&](int64_t i) { linear_backward_weight(c, da, u, set_of(x, i), GradWrite::add); });
   measure("added to dx", bytes(2 * D + R), [&](int64_t i) { adapter_backward_input(c, set_of(x, i), u, a); });
+  measure("SwiGLU's gradient with what is added to it", bytes(5 * F + kRank),
+          [&](int64_t i) { adapter_swiglu_backward(c, set_of(y, i), out, low_down, down, set_of(y, i)); });
 }
 
 void bench_embedding(Bencher& b, const char* name, int32_t ids) {

@@ -42,6 +42,25 @@ TEST(Scratch, OfLinearLayersIsWhatLiesBetweenTwoKernels) {
             4 * 1152 * 4);
 }
 
+TEST(Scratch, OfGradientsOfAdaptersIsTheirParts) {
+  const AdapterBlocks two{2, {0, 64}, {0, 64}, {64, 64}};
+  const auto of_b = [&](Tensor (*of)(std::initializer_list<int64_t>), int64_t rank) {
+    return bytes_of([&](Ctx& c) {
+      planned::adapter_backward_b(c, fp32({128, rank}), of({5000, 128}), of({5000, 2 * rank}), 1, two, {});
+    });
+  };
+  const auto of_a = [](int64_t columns) {
+    return bytes_of([&](Ctx& c) {
+      planned::adapter_backward_a(c, fp32({columns, 64}), bf16({5000, columns}), bf16({5000, 64}), {});
+    });
+  };
+  EXPECT_EQ(of_b(bf16, 32), 3 * 128 * 32 * 4);
+  EXPECT_EQ(of_b(bf16, 4), 128 * 8 * 4);  // copies of less than 16 bytes
+  EXPECT_EQ(of_b(fp32, 32), 128 * 64 * 4);
+  EXPECT_EQ(of_a(96), 3 * 96 * 64 * 4);
+  EXPECT_EQ(of_a(192), 0);  // one product
+}
+
 TEST(Scratch, OfNormsHasARowForEachBlock) {
   const auto norm = [](int64_t rows, int64_t width) {
     return bytes_of([&](Ctx& c) {

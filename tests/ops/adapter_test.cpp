@@ -30,25 +30,88 @@ TEST(AdapterWeights, AreBlockDiagonal) {
   }
 }
 
-TEST(AdapterGradient, TakesTheBlocks) {
-  TestCtx c(2);
-  const Values dw = round_to(normal_values(kOutputs * 2 * kRank, 2), DType::f32),
-               before = round_to(normal_values(kOwn * kRank, 3), DType::f32);
-  for (const GradWrite write : {GradWrite::first, GradWrite::add}) {
-    TestTensor whole(c, dw, DType::f32, {kOutputs, 2 * kRank}), db(c, before, DType::f32, {kOwn, kRank});
-    adapter_gradient(c, db, whole, 0.3, kBlocks, write);
-    Values want;
-    const double scale = round_to(0.3, DType::f32);
-    for (int i = 0; i < kBlocks.count; ++i)
-      for (int64_t j = 0; j < kBlocks.rows[i]; ++j)
-        for (int64_t k = 0; k < kRank; ++k) {
-          const double term = round_to(
-              scale * dw[static_cast<size_t>(((kBlocks.to[i] + j) * 2 + i) * kRank + k)], DType::f32);
-          const double held = before[static_cast<size_t>((kBlocks.from[i] + j) * kRank + k)];
-          want.push_back(write == GradWrite::add ? round_to(held + term, DType::f32) : term);
-        }
-    expect_same_bits("gradient", db.values(), want);
+/// A gradient of what adapters have, of more than one part where the backend adds parts.
+struct Summed {
+  int64_t tokens, unit, rank;
+  AdapterBlocks blocks() const {
+    return {.count = 2, .to = {0, 3 * unit}, .from = {0, 2 * unit}, .rows = {2 * unit, unit}};
   }
+};
+constexpr Summed kSummed[] = {{1, 3, 5},     {72, 8, 8}, {2048, 24, 32},
+                              {2049, 8, 16}, {4504, 80, 48}, {130, 16, 144}};
+
+/// Tokens of a chain: a GPU has parts of 2,048 where copies of 16 bytes can bring them
+/// (kernels/cuda/NUMERICS.md).
+int64_t chain_of(const Ctx& c, DType dtype, int64_t columns, int64_t width) {
+  const bool parts =
+      c.device == Device::cuda && dtype == DType::bf16 && columns % 8 == 0 && width % 8 == 0 && width <= 128;
+  return parts ? 2048 : int64_t{1} << 40;
+}
+
+/// dw = sum_t dy[t, n] x[t, k] by chains of so many tokens, added ascending in fp32 (on the CPU there is
+/// one).
+Values chains(Ctx& c, const CTensor& dy, const CTensor& x, int64_t tokens) {
+  Values sum;
+  for (int64_t at = 0; at < dy.dim(0); at += tokens) {
+    const int64_t end = std::min(dy.dim(0), at + tokens);
+    TestTensor dw(c, accumulate_dtype(dy.dtype), {dy.dim(1), x.dim(1)});
+    linear_backward_weight(c, dw, rows(dy, at, end), rows(x, at, end), GradWrite::first);
+    const Values part = dw.values();
+    for (size_t i = 0; i < part.size(); ++i)
+      if (at == 0)
+        sum.push_back(part[i]);
+      else
+        sum[i] = round_to(sum[i] + part[i], DType::f32);
+  }
+  return sum;
+}
+
+/// The first write, or what is added to `before`.
+double written(GradWrite write, double before, double term, DType dtype) {
+  return write == GradWrite::add ? round_to(before + term, dtype) : term;
+}
+
+TEST(AdapterBackwardB, AddsTheBlocksOfTheProduct) {
+  for (const DType dtype : kStorageTypes)
+    for (const Summed& of : kSummed)
+      for (const GradWrite write : {GradWrite::first, GradWrite::add}) {
+        TestCtx c(2);
+        const AdapterBlocks blocks = of.blocks();
+        const int64_t T = of.tokens, N = 4 * of.unit, R = 2 * of.rank, M = 3 * of.unit;
+        const DType sums = accumulate_dtype(dtype);
+        const Values before = round_to(normal_values(M * of.rank, 3), sums);
+        TestTensor dy(c, normal_values(T * N, 1), dtype, {T, N}),
+            u(c, normal_values(T * R, 2), dtype, {T, R}), db(c, before, sums, {M, of.rank});
+        adapter_backward_b(c, db, dy, u, 0.3, blocks, write);
+        const Values dw = chains(c, dy, u, chain_of(c, dtype, of.unit, of.rank));
+        const double scale = round_to(0.3, sums);
+        Values want;
+        for (int i = 0; i < blocks.count; ++i)
+          for (int64_t j = 0; j < blocks.rows[i]; ++j)
+            for (int64_t k = 0; k < of.rank; ++k) {
+              const double term =
+                  round_to(scale * dw[static_cast<size_t>((blocks.to[i] + j) * R + i * of.rank + k)], sums);
+              want.push_back(written(write, before[want.size()], term, sums));
+            }
+        expect_same_bits(fmt::format("dB of {} tokens, {}", T, dtype_name(dtype)), db.values(), want);
+      }
+}
+
+TEST(AdapterBackwardA, AddsTheProduct) {
+  for (const DType dtype : kStorageTypes)
+    for (const Summed& of : kSummed)
+      for (const GradWrite write : {GradWrite::first, GradWrite::add}) {
+        TestCtx c(2);
+        const int64_t T = of.tokens, K = 3 * of.unit;
+        const DType sums = accumulate_dtype(dtype);
+        const Values before = round_to(normal_values(of.rank * K, 3), sums);
+        TestTensor x(c, normal_values(T * K, 1), dtype, {T, K}),
+            du(c, normal_values(T * of.rank, 2), dtype, {T, of.rank}), da(c, before, sums, {of.rank, K});
+        adapter_backward_a(c, da, du, x, write);
+        Values want = chains(c, du, x, chain_of(c, dtype, K, of.rank));
+        for (size_t i = 0; i < want.size(); ++i) want[i] = written(write, before[i], want[i], sums);
+        expect_same_bits(fmt::format("dA of {} tokens, {}", T, dtype_name(dtype)), da.values(), want);
+      }
 }
 
 /// A product that is added to something: `rows` of tokens; blocks of 2 and 1 times `unit` outputs of 4.
@@ -126,20 +189,51 @@ TEST(AdapterSwiglu, HasTheBitsOfItsSteps) {
       adapter_swiglu_forward(c, a, gate_up, low);
       expect_same_bits("SwiGLU", a.values(), want.values());
       expect_same_bits("gate and up", gate_up.values(), before);
+      TestTensor again(c, dtype, {T, F});
+      adapter_swiglu_forward_kept(c, again, gate_up, low);
+      expect_same_bits("SwiGLU beside what is kept", again.values(), want.values());
+      expect_same_bits("what is kept", gate_up.values(), y.values());
     }
 }
 
-TEST(RoundScaled, OneRounding) {
+/// The gradient of gate and up apart from them, and in their memory.
+TEST(AdapterSwigluBackward, HasTheBitsOfItsSteps) {
+  for (const DType dtype : kStorageTypes)
+    for (const auto& [T, F, rank] : {std::array<int64_t, 3>{1, 24, 8},
+                                     {33, 72, 32},
+                                     {64, 40, 5},
+                                     {70, 136, 16},
+                                     {150, 20, 3},
+                                     {140, 64, 144}}) {
+      TestCtx c(2);
+      const Values upstream = normal_values(T * F, 1);
+      TestTensor du(c, normal_values(T * rank, 2), dtype, {T, rank}),
+          a(c, normal_values(rank * F, 3), dtype, {rank, F}),
+          gate_up(c, normal_values(T * 2 * F, 4), dtype, {T, 2 * F}), da(c, upstream, dtype, {T, F}),
+          da_again(c, upstream, dtype, {T, F}), da_too(c, upstream, dtype, {T, F}),
+          want(c, dtype, {T, 2 * F}), apart(c, dtype, {T, 2 * F});
+      adapter_backward_input(c, da, du, a);
+      swiglu_backward(c, want, da, gate_up);
+      adapter_swiglu_backward(c, apart, da_again, du, a, gate_up);
+      expect_same_bits(fmt::format("{} x {}", T, F), apart.values(), want.values());
+      adapter_swiglu_backward(c, gate_up, da_too, du, a, gate_up);
+      expect_same_bits(fmt::format("{} x {} in place", T, F), gate_up.values(), want.values());
+    }
+}
+
+TEST(AdapterBackwardLow, RoundsTheScaledProduct) {
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const int64_t count : {1, 7, 33000}) {
+    for (const auto& [T, N, R] :
+         {std::array<int64_t, 3>{1, 24, 5}, {70, 96, 32}, {300, 72, 96}, {129, 36, 6}}) {
       TestCtx c(3);
-      const Values z = round_to(normal_values(count, 5), DType::f32);
-      TestTensor product(c, z, DType::f32, {count}), scaled(c, dtype, {count});
-      round_scaled(c, scaled, product, 0.7);
+      TestTensor dy(c, normal_values(T * N, 5), dtype, {T, N}), v(c, normal_values(N * R, 6), dtype, {N, R}),
+          z(c, DType::f32, {T, R}), du(c, dtype, {T, R});
+      linear_backward_input(c, z, dy, v);
+      adapter_backward_low(c, du, dy, v, 0.7);
       Values want;
-      for (const double zi : z)
+      for (const double zi : z.values())
         want.push_back(round_to(static_cast<double>(0.7f * static_cast<float>(zi)), dtype));
-      expect_same_bits("scaled", scaled.values(), want);
+      expect_same_bits(fmt::format("{} rows", T), du.values(), want);
     }
 }
 
@@ -179,10 +273,14 @@ TEST(Adapter, ShapesAndTypesMustAgree) {
   EXPECT_THROW(adapter_forward(c, w, {half, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_forward(c, w, {narrow, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_swiglu_forward(c, narrow, w, {w, b, 1, kBlocks}), Error);
+  EXPECT_THROW(adapter_swiglu_forward_kept(c, narrow, w, {w, b, 1, kBlocks}), Error);
   EXPECT_THROW(adapter_backward_input(c, w, b, narrow), Error);
+  EXPECT_THROW(adapter_swiglu_backward(c, w, narrow, b, narrow, w), Error);
+  EXPECT_THROW(adapter_backward_a(c, b, w, narrow, GradWrite::add), Error);
+  EXPECT_THROW(adapter_backward_b(c, half, w, w, 1, kBlocks, GradWrite::add), Error);
   EXPECT_THROW(linear_pair_forward(c, w, narrow, half, half, {}, half), Error);
-  EXPECT_THROW(round_scaled(c, narrow, half, 1), Error);
-  EXPECT_THROW(round_scaled(c, w, narrow, 1), Error);
+  EXPECT_THROW(adapter_backward_low(c, narrow, w, half, 1), Error);
+  EXPECT_THROW(adapter_backward_low(c, narrow, w, narrow, 1), Error);
 }
 
 CPU_TEST(AdapterForward, Threads) {

@@ -24,8 +24,10 @@ struct Result {
   const S* bias;
   int64_t pitch;
   bool add;
+  float scale = 1;  // times 1 every number is itself
   TEMPER_DEVICE void store(int64_t m, int64_t n, float sum) const {
     Y* at = y + m * pitch + n;
+    sum = __fmul_rn(scale, sum);
     if (bias != nullptr) sum = __fadd_rn(sum, cn::load(bias[n]));
     if (add) sum = __fadd_rn(sum, cn::load(*at));
     *at = cn::store<Y>(sum);

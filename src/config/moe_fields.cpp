@@ -25,7 +25,8 @@ void moe_fields(MoeSection& c, Section f) {
   f("record_routes", c.record_routes,
     {.help =
          "rollouts keep which experts took each token, in a byte (or two, beyond 256 experts) for each layer "
-         "and choice; updates count those that the trainer's routers did not choose"});
+         "and choice; updates count those that the trainer's routers did not choose. Not with "
+         "rollout.harness: rows that a turn finds in the cache have no routes"});
   f("replay", c.replay,
     {.help = "rollout: routes are recorded, and in training the tokens go to these experts, weighed by the "
              "routers of now; none: the routers choose",

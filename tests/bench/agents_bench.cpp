@@ -1,22 +1,28 @@
 // What agents cost beside the model. Sessions of a stub harness, of many turns each with up to 2 s for its
-// tool: in how much of the time in which some turn waits does the engine run? And the server's CPU for a turn
+// tool: in how much of the time in which some turn waits does the engine run, and which rows does it prefill
+// again? What does decoding lose where an observation arrives in each step? And the server's CPU for a turn
 // beyond tokenising: JSON, matching, rendering, HTTP, where nothing computes. Clients are another process.
 //
-// usage: agents_bench [sessions [turns]]     64 and 10; on a GPU's machine 256 and 20
+// usage: agents_bench [cpu|cuda [sessions [turns]]]     on a CPU 64 and 10 of a model of 4M parameters, on a
+// GPU 256 and 20 of the shape of Qwen3-1.7B in bf16
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <thread>
 
 #include "src/agents/service/session_service.h"
+#include "src/core/device.h"
 #include "src/core/file.h"
 #include "src/core/stopwatch.h"
 #include "src/ops/backend.h"
 #include "tests/agents/server/client.h"
 #include "tests/bench/measure.h"
+#include "tests/support/normal_block.h"
 #include "tests/support/tiny_model.h"
 
 namespace temper {
@@ -150,24 +156,53 @@ double apart(const Work& work, const Meanwhile& meanwhile) {
   return heard;
 }
 
-void measure_share(int sessions, int turns) {
-  ModelConfig config = tiny_config(kVocab);
-  config.hidden_size = 256;
-  config.intermediate_size = 768;
-  config.num_layers = 4;
-  config.num_heads = 8;
-  config.num_kv_heads = 4;
-  config.head_dim = 32;
-  config.max_position_embeddings = kContext;
-  const auto model = tiny_model_of(config, DType::f32, kContext);
-  Lane lane;
-  EngineOptions options{.scheduler = {.max_running_sequences = sessions}};
-  options.num_pages = int64_t{sessions} * turns * 6 + 1024;
-  options.find_pages = true;
-  Engine engine(*model, options, lane);
-  Backend backend(Device::cpu);
+/// What computes, and what it computes.
+struct Machine {
+  Device device = Device::cpu;
+  std::unique_ptr<Model> model = {};
+  std::unique_ptr<Backend> backend = {};
+
+  explicit Machine(Device d) : device(d) {
+    ModelConfig config = tiny_config(kVocab);
+    config.max_position_embeddings = kContext;
+    const bool gpu = device == Device::cuda;
+    config.hidden_size = gpu ? 2048 : 256;
+    config.intermediate_size = 3 * config.hidden_size;
+    config.num_layers = gpu ? 28 : 4;
+    config.num_heads = gpu ? 16 : 8;
+    config.num_kv_heads = gpu ? 8 : 4;
+    config.head_dim = gpu ? 128 : 32;
+    if (gpu) config.vocab_size = 151936;
+    config.tie_word_embeddings = true;
+    if (gpu) {
+      const device::Found found = device::find_gpus();
+      CHECK(!found.gpus.empty(), "no GPU: {}", found.why);
+      device::select_gpu(found.gpus.front());
+    }
+    model = std::make_unique<Model>(
+        config, ModelOptions{gpu ? DType::bf16 : DType::f32, kContext, /*with_gradients=*/false, device});
+    const NormalBlock block;
+    const double scale = 1 / std::sqrt(static_cast<double>(config.hidden_size));
+    int64_t index = 0;
+    for (Parameter& p : model->parameters().list()) {
+      const bool norm = p.spec.init == Init::ones;
+      block.fill(device, p.value, norm ? 0.1 : scale, norm ? 1.0 : 0.0, index++);
+    }
+    backend = std::make_unique<Backend>(device);
+  }
+  Ctx& ctx() { return backend->ctx(); }
+  std::unique_ptr<Engine> engine(int sequences, int64_t pages) {
+    EngineOptions options{.scheduler = {.max_running_sequences = sequences}};
+    options.num_pages = pages;
+    options.find_pages = true;
+    return std::make_unique<Engine>(*model, options, ctx().lane);
+  }
+};
+
+void measure_share(Machine& machine, int sessions, int turns) {
+  const auto engine = machine.engine(sessions, int64_t{sessions} * turns * 5 + 1024);
   Service service;
-  DeskGeneration generation(engine, service.sampling, &service.tokenizer, service.desk);
+  DeskGeneration generation(*engine, service.sampling, &service.tokenizer, service.desk);
   double running = 0;
   int64_t steps = 0;
   const std::vector<Talk> talks = service.open(sessions);
@@ -177,7 +212,7 @@ void measure_share(int sessions, int turns) {
                                 generation.take(service.desk.take());
                                 if (generation.idle())
                                   return service.desk.wait(std::chrono::milliseconds(20));
-                                running += bench::seconds_of([&] { generation.step(backend.ctx()); });
+                                running += bench::seconds_of([&] { generation.step(machine.ctx()); });
                                 ++steps;
                               });
   const RolloutCounters& rows = generation.counters();
@@ -190,6 +225,56 @@ void measure_share(int sessions, int turns) {
   std::printf("  rows prefilled %ld, found in pages %ld; again because of turns: %.2f %%\n",
               static_cast<long>(rows.rows_prefilled), static_cast<long>(rows.rows_shared),
               100 * counts["rollout/turn_rows_again"] / static_cast<double>(rows.rows_prefilled));
+}
+
+/// Sequences that decode, each in a turn of kDecodeTurn tokens; the seconds of a step. With `observations` a
+/// turn ends in every step and comes back behind its history with kObservation more tokens: as many tokens
+/// are drawn by each step as without.
+double seconds_of_decoding(Machine& machine, bool observations) {
+  constexpr int kSequences = 64, kDecodeTurn = 64, kObservation = 32, kPrompt = 512, kSteps = 192;
+  const auto engine = machine.engine(kSequences, kSequences * 128);
+  GenerateOptions options;
+  options.max_new_tokens = kPrompt;
+  options.num_sampleable = kVocab;
+  Generation generation(*engine, options, nullptr);
+  std::vector<std::vector<int32_t>> histories;
+  std::vector<size_t> owners;  // by number of the request
+  const auto ask = [&](size_t i, int64_t tokens) {
+    auto own = std::make_shared<GenerateOptions>(options);
+    own->max_new_tokens = tokens;
+    own->seed = owners.size();
+    Request request{static_cast<int64_t>(i), histories[i], 1};
+    request.own = std::move(own);
+    generation.add(std::move(request));
+    owners.push_back(i);
+  };
+  for (size_t i = 0; i < kSequences; ++i) {
+    histories.push_back(random_ids(kPrompt, kVocab, i));
+    ask(i, observations ? kDecodeTurn : kPrompt);  // one is prefilled in each step, so one ends in each
+  }
+  const auto step = [&] {
+    for (Generation::Finished& turn : generation.step(machine.ctx())) {
+      const size_t i = owners[turn.request];
+      const std::vector<int32_t>& said = turn.responses.front().tokens;
+      histories[i].insert(histories[i].end(), said.begin(), said.end());
+      const auto observed = random_ids(kObservation, kVocab, owners.size());
+      histories[i].insert(histories[i].end(), observed.begin(), observed.end());
+      ask(i, kDecodeTurn);
+    }
+  };
+  // Until every prompt is in the cache, steps are recorded, and the first turns end.
+  for (int i = 0; i < kSequences + kDecodeTurn; ++i) step();
+  std::vector<double> times;
+  for (int i = 0; i < kSteps; ++i) times.push_back(bench::seconds_of(step));
+  return bench::median(times);
+}
+
+void measure_observations(Machine& machine) {
+  const double without = seconds_of_decoding(machine, false), with = seconds_of_decoding(machine, true);
+  std::printf(
+      "a step of 64 sequences: %.2f ms, with an observation of 32 tokens in each %.2f ms: %.3f of the "
+      "speed\n",
+      1000 * without, 1000 * with, without / with);
 }
 
 /// Answers at once what a desk was asked.
@@ -256,9 +341,14 @@ void measure_server(size_t bytes, int sessions) {
 }  // namespace temper
 
 int main(int argc, char** argv) {
-  const int sessions = argc > 1 ? std::atoi(argv[1]) : 64, turns = argc > 2 ? std::atoi(argv[2]) : 10;
-  temper::measure_server(2'000, 100);
-  temper::measure_server(60'000, 40);
-  temper::measure_share(sessions, turns);
+  using namespace temper;
+  const bool gpu = argc > 1 && std::string(argv[1]) == "cuda";
+  const int sessions = argc > 2 ? std::atoi(argv[2]) : gpu ? 256 : 64;
+  const int turns = argc > 3 ? std::atoi(argv[3]) : gpu ? 20 : 10;
+  measure_server(2'000, 100);
+  measure_server(60'000, 40);
+  Machine machine(gpu ? Device::cuda : Device::cpu);
+  measure_observations(machine);
+  measure_share(machine, sessions, turns);
   return 0;
 }

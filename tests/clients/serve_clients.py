@@ -30,6 +30,24 @@ def generated():
     return [json.loads(line) for line in out.splitlines()]
 
 
+def evaluated():
+    """What `temper eval` samples for the same messages, greedily."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/lines.jsonl", "w") as lines:
+            for text in PROMPTS:
+                lines.write(json.dumps({"prompt": text, "answer": "1"}) + "\n")
+        with open(folder + "/run.toml", "w") as config:
+            config.write('run.name = "eval"\n')
+        subprocess.run(
+            [temper, "eval", folder + "/run.toml", "run.dir=" + folder, "run.steps=1", "model.path=" + model,
+             f"data.train={folder}/lines.jsonl", f"validation.data={folder}/lines.jsonl", "data.chat=true",
+             'reward.functions=["arithmetic"]', "validation.rollout.temperature=0", "rollout.max_new_tokens=12",
+             f"rollout.prompts_per_step={len(PROMPTS)}", "rollout.samples_per_prompt=2", "optimizer.lr=0",
+             "--out", folder + "/said.jsonl"], check=True, capture_output=True)
+        with open(folder + "/said.jsonl") as said:
+            return [json.loads(line) for line in said]
+
+
 def ask(client, text, **more):
     return client.chat.completions.create(
         model="any", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=12,
@@ -45,6 +63,12 @@ def run(url):
               [t.logprob for t in a.choices[0].logprobs.content] == e["logprobs"] and
               a.choices[0].message.content == e["text"]
               for a, e in zip(answers, expected)))
+    samples = evaluated()
+    check("`temper eval` samples the same ids with the same log-probs",
+          len(samples) == len(answers) and
+          all(a.choices[0].token_ids == e["response_tokens"] and
+              [t.logprob for t in a.choices[0].logprobs.content] == e["logprobs"]
+              for a, e in zip(answers, samples)))
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
         many = list(pool.map(lambda i: ask(client, PROMPTS[i % len(PROMPTS)]), range(64)))
     check("the same among 64 clients",

@@ -65,7 +65,7 @@ TEST_F(GpuSessions, TurnsOverPipesAreCutBySteps) {
 TEST_F(GpuSessions, ManyTokensOfALargeModel) {
   ASSERT_EQ(program_.init_model("wide", kLayers), 0) << output();
   const std::string large =
-      "run.steps=1 rollout.prompts_per_step=64 rollout.samples_per_prompt=8 train.samples_per_update=512 "
+      "run.steps=1 rollout.prompts_per_step=80 rollout.samples_per_prompt=8 train.samples_per_update=640 "
       "rollout.max_new_tokens=300 rollout.max_turn_tokens=70 model.context_tokens=1024 "
       "rollout.max_running_sequences=256 train.max_tokens_per_microbatch=16384 checkpoint.every=0 "
       "checkpoint.every_minutes=0 checkpoint.export_hf_every=0 optimizer.state=bf16 ";

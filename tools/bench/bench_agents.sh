@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
-# A step whose samples are programs' chains of one turn over HTTP against the same step without programs, in one run, turn
-# by turn: the median of a step's seconds. Prints Markdown for tests/bench/RESULTS.md. Needs python3.
-# usage: tools/bench/bench_agents.sh BUILD_DIR
+# What agents cost: what tests/bench/agents_bench says; then a step whose samples are programs' chains of one turn over
+# HTTP against the same step without programs, the medians of a step's seconds in two runs. Prints Markdown for
+# tests/bench/RESULTS.md. With "cuda" on a GPU, with the layers of Qwen3-1.7B in bf16. Needs python3.
+# usage: tools/bench/bench_agents.sh BUILD_DIR [cpu|cuda]
 set -eu
 build=$1
+device=${2:-cpu}
 steps=${STEPS:-12}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cat > "$work/config.json" <<'JSON'
-{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 256, "intermediate_size": 768,
- "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32, "vocab_size": 6400,
- "max_position_embeddings": 1024, "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
- "torch_dtype": "float32", "eos_token_id": 2}
+# Numbers of the shape: hidden size, layers, heads, heads of keys, size of a head.
+case $device in
+  cpu) shape="256 4 8 4 32" dtype=float32 more="" ;;
+  cuda) shape="2048 28 16 8 128" dtype=bfloat16 more="optimizer.state=bf16" ;;
+esac
+read -r hidden layers heads kv_heads head <<< "$shape"
+cat > "$work/config.json" <<JSON
+{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": $hidden, "intermediate_size": $((3 * hidden)),
+ "num_hidden_layers": $layers, "num_attention_heads": $heads, "num_key_value_heads": $kv_heads, "head_dim": $head,
+ "vocab_size": 6400, "max_position_embeddings": 1024, "tie_word_embeddings": true, "rms_norm_eps": 1e-6,
+ "rope_theta": 10000.0, "torch_dtype": "$dtype", "eos_token_id": 2}
 JSON
-"$build/temper" init --config "$work/config.json" --out "$work/model" --tokenizer tests/golden/tokenizer/minimind
+"$build/tests/bench/agents_bench" "$device" ${SESSIONS:+"$SESSIONS"} ${TURNS:+"$TURNS"}
+"$build/temper" init --config "$work/config.json" --out "$work/model" --tokenizer tests/golden/tokenizer/minimind > "$work/init.log"
 awk 'BEGIN { for (i = 0; i < 64; ++i) printf "{\"prompt\":\"What is %d plus %d?\",\"answer\":\"%d\"}\n", i, 3 * i, 4 * i }' > "$work/data.jsonl"
 cat > "$work/one_turn.py" <<'PY'
 import http.client, json, sys, threading
@@ -37,10 +46,11 @@ run() {  # name, further keys
   local name=$1
   shift
   printf 'run.name = "%s"\nrun.dir = "%s"\n' "$name" "$work" > "$work/$name.toml"
-  "$build/temper" train "$work/$name.toml" run.steps="$steps" run.threads=1 model.path="$work/model" rollout.prompts_per_step=8 \
+  # shellcheck disable=SC2086
+  "$build/temper" train "$work/$name.toml" run.steps="$steps" run.threads=1 run.device="$device" $more model.path="$work/model" rollout.prompts_per_step=8 \
     rollout.samples_per_prompt=8 rollout.max_new_tokens=128 rollout.max_prompt_tokens=64 rollout.ignore_eos=true optimizer.lr=1e-5 \
-    data.train="$work/data.jsonl" data.chat=true 'reward.functions=["arithmetic"]' algorithm.single_group=zero log.samples_per_step=0 \
-    "$@" 2> "$work/$name.log" || { cat "$work/$name.log"; exit 1; }
+    data.train="$work/data.jsonl" data.chat=true 'reward.functions=["arithmetic"]' algorithm.single_group=zero log.samples_per_step=0 checkpoint.every=0 \
+    checkpoint.every_minutes=0 checkpoint.export_hf_every=0 "$@" 2> "$work/$name.log" || { cat "$work/$name.log"; exit 1; }
 }
 median() { sed -n "s/.*\"timing_s\/$2\":\([0-9.e-]*\).*/\1/p" "$work/$1/metrics.jsonl" | tail -n +3 | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 run plain

@@ -86,5 +86,5 @@ echo "### Running ahead of the trainer (2 ranks of one thread, a 10M-parameter m
 tools/bench/bench_overlap.sh "$build"
 
 echo
-echo "### Chains of one turn over HTTP"
+echo "### Agents"
 tools/bench/bench_agents.sh "$build"

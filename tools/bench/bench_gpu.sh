@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what training does between products
 # (elementwise_bench), its products (backward_bench), those of experts (experts_bench), what gated delta nets do between
-# products (hybrid/*_bench), whole updates (train_bench), what tensor parallelism adds (tp_bench), then Hugging Face transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints
+# products (hybrid/*_bench), whole updates (train_bench), what tensor parallelism adds (tp_bench), what agents cost
+# (bench_agents.sh), then Hugging Face transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints
 # Markdown for tests/bench/RESULTS.md; what a peer says on stderr goes to BUILD_DIR/bench-peer.log.
 # usage: tools/bench/bench_gpu.sh BUILD_DIR
 set -eu
@@ -23,6 +24,7 @@ for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
 for layers in 2 4; do "$build"/tests/gpu/train_bench 30B-A3B --layers $layers; done
 for model in 1.7B 8B; do "$build"/tests/gpu/train_bench $model --lora 32; done
 "$build"/tests/gpu/tp_bench | tail -1
+tools/bench/bench_agents.sh "$build" cuda
 if ! "$peer" -c 'import torch, transformers' 2> "$build/bench-peer.log"; then
   echo "(no transformers in $peer: no peer)"
   exit 0

@@ -9,7 +9,7 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
       std::min(plan.cache.pages * plan.cache.page_tokens,
                std::max(plan.generates ? plan.lengths.longest : 0, plan.validation.longest));
   const int64_t prompt = std::clamp<int64_t>(
-      std::max(plan.generates ? plan.lengths.max_prompt : 0, plan.validation.max_prompt_tokens), 1, length);
+      std::max(plan.generates ? plan.lengths.max_prompt : 0, plan.validation.max_prompt), 1, length);
   const auto add = [&](std::vector<Sequence>& list, int64_t tokens, int64_t rows) {
     Sequence& s = list.emplace_back();
     s.tokens.assign(static_cast<size_t>(tokens), 0);

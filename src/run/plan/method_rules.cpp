@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/config/load.h"
+#include "src/config/methods.h"
 #include "src/config/values.h"
 #include "src/core/check.h"
 #include "src/run/plan/rules.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "src/config/methods.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/split.h"

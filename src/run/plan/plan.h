@@ -88,7 +88,7 @@ struct CachePlan {
 
 /// Longest prompt and response of a validation set; 0, 0: nothing is generated for it.
 struct ValidationLengths {
-  int64_t max_prompt_tokens = 0, max_new_tokens = 0;
+  int64_t max_prompt = 0, max_new = 0;  // tokens
 };
 
 struct ValidationPlan {
@@ -96,7 +96,7 @@ struct ValidationPlan {
   bool loss = false;                    // on held-out responses (SFT)
   std::vector<ValidationLengths> sets;  // in the order of validation.data
   int64_t longest = 0;                  // tokens of a sequence, prompt and response
-  int64_t max_prompt_tokens = 0;
+  int64_t max_prompt = 0;
 };
 
 struct RunPlan {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/comm/rank_set.h"
+#include "src/config/methods.h"
 #include "src/core/check.h"
 #include "src/core/text/short_number.h"
 #include "src/models/freeze.h"

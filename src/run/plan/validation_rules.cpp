@@ -100,7 +100,7 @@ std::vector<std::string> metric_names(const Config& config, const RunPlan& plan)
     const std::string prefix = "val/" + name_of(sets[i]) + "/";
     if (plan.validation.loss)
       for (const char* name : {"loss", "ppl"}) names.push_back(prefix + name);
-    if (plan.validation.sets.at(i).max_new_tokens == 0) continue;
+    if (plan.validation.sets.at(i).max_new == 0) continue;
     const std::vector<RewardFunctionConfig> functions = rewards_of(sets[i], config).functions;
     const bool reads = std::any_of(functions.begin(), functions.end(),
                                    [](const auto& f) { return make_reward(f)->reads_answers(); });
@@ -169,9 +169,9 @@ ValidationPlan plan_validation(const Config& config, const RunPlan& plan, Findin
   if (lacks && !v.in_run()) return validation;
   for (size_t i = 0; i < v.data.size(); ++i) validation.sets[i] = plan_set(v.data[i], config, plan, found);
   for (const ValidationLengths& set : validation.sets) {
-    validation.generates = validation.generates || set.max_new_tokens > 0;
-    validation.longest = std::max(validation.longest, set.max_prompt_tokens + set.max_new_tokens);
-    validation.max_prompt_tokens = std::max(validation.max_prompt_tokens, set.max_prompt_tokens);
+    validation.generates = validation.generates || set.max_new > 0;
+    validation.longest = std::max(validation.longest, set.max_prompt + set.max_new);
+    validation.max_prompt = std::max(validation.max_prompt, set.max_prompt);
   }
   return validation;
 }

@@ -316,9 +316,9 @@ TEST(Plan, LengthsAndCache) {
 TEST(Plan, ValidationLengths) {
   const RunPlan plan = plan_of({"validation.data=v", "validation.rollout.max_new_tokens=500"}).plan;
   EXPECT_TRUE(plan.validation.generates);
-  EXPECT_EQ(plan.validation.sets.at(0).max_new_tokens, 500);
+  EXPECT_EQ(plan.validation.sets.at(0).max_new, 500);
   EXPECT_EQ(plan.validation.longest, 1024);
-  EXPECT_EQ(plan.validation.max_prompt_tokens, 524);
+  EXPECT_EQ(plan.validation.max_prompt, 524);
   EXPECT_FALSE(plan_of({}).plan.validation.generates);
   const RunPlan sft =
       plan_of({"validation.data=v", "validation.every=1", "validation.rollout.max_new_tokens=24",

@@ -1,6 +1,7 @@
 #pragma once
 // How many ranks of a role share its layers (tp) and the tokens of a sequence (cp).
 
+#include "src/config/config.h"
 #include "src/run/plan/findings.h"
 #include "src/run/plan/model_facts.h"
 

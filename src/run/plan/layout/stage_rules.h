@@ -1,6 +1,7 @@
 #pragma once
 // The stages of a role and their parts.
 
+#include "src/config/config.h"
 #include "src/run/plan/findings.h"
 #include "src/run/plan/model_facts.h"
 

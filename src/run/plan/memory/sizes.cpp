@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "src/config/methods.h"
 #include "src/config/sets/validation_sets.h"
 #include "src/core/check.h"
 #include "src/core/text/short_number.h"

@@ -100,8 +100,8 @@ void resolve_sizes(LoadedConfig& loaded, const RunPlan& plan, int64_t gpu_bytes)
     if (row.keys.has(RoleKey::offload))
       keep(config.roles.of(row.name).offload, plan.role(row.name) && plan.role(row.name)->in_host,
            fmt::format("roles.{}.offload", row.name));
-  if (!config.rollout.kv_memory_bytes && plan.kv_pages > 0) {
-    config.rollout.kv_memory_bytes = plan.kv_pages * plan.kv_page_bytes;
+  if (!config.rollout.kv_memory_bytes && plan.cache.pages > 0) {
+    config.rollout.kv_memory_bytes = plan.cache.pages * plan.cache.page_bytes;
     loaded.origins["rollout.kv_memory"] = origin;
   }
 }

@@ -37,7 +37,7 @@ void add_adapters(ModelSource& source, const std::string& folder) {
 
 ModelSource first_weights(const Config& config, const RunPlan& plan) {
   return {.folder = config.model.path,
-          .context_tokens = plan.context_tokens,
+          .context_tokens = plan.lengths.context,
           .random = config.model.init == "random",
           .seed = config.run.seed,
           .digest = config.model.digest,

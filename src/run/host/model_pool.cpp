@@ -13,7 +13,7 @@ ModelPool::ModelPool(const Config& config, const RunPlan& plan, Meshes& meshes, 
 ModelSource ModelPool::source_of(const RolePlan& role) const {
   if (const auto& path = config_.roles.of(role.name()).path) {
     ModelSource own;
-    own.folder = *path, own.context_tokens = plan_.context_tokens;
+    own.folder = *path, own.context_tokens = plan_.lengths.context;
     own.allow_unused = config_.model.allow_unused;
     return own;
   }

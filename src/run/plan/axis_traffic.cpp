@@ -17,9 +17,7 @@ namespace {
 using Microbatches = std::map<int64_t, int64_t>;
 
 /// Sequences of one length in a full micro-batch.
-int64_t full_microbatch(const RunPlan& plan) {
-  return plan.microbatch_tokens() / (plan.longest_sequence - 1);
-}
+int64_t full_microbatch(const RunPlan& plan) { return plan.microbatch_tokens() / (plan.lengths.longest - 1); }
 
 /// Sequences of one length are dealt in turn, and fill micro-batches one after the other (train/packing.h).
 Microbatches microbatches_of(const RunPlan& plan, const RolePlan& trainer, int64_t samples) {
@@ -171,7 +169,7 @@ AxisBytes trainer_traffic(const RunPlan& plan, const RolePlan& trainer, const Mo
 /// Most micro-batches of a rank in a step of a role that scores with shards of weights: all gather for each.
 int64_t gathering_passes(const RunPlan& plan, const RolePlan& role) {
   const int64_t samples = (plan.batch.samples_per_step + role.dp() - 1) / role.dp();
-  const int64_t full = plan.budget_of(role) / (plan.longest_sequence - 1);
+  const int64_t full = plan.budget_of(role) / (plan.lengths.longest - 1);
   return (samples + full - 1) / full;
 }
 

@@ -138,8 +138,8 @@ class SilentPipeline {
 };
 
 ModelOptions model_options(const RunPlan& plan, bool trains, Device device) {
-  return {
-      .dtype = plan.dtype, .context_tokens = plan.context_tokens, .with_gradients = trains, .device = device};
+  const int64_t context = plan.lengths.context;
+  return {.dtype = plan.dtype, .context_tokens = context, .with_gradients = trains, .device = device};
 }
 
 /// `measure` of a model like that of a role, as one of the ranks that share it has it, and of what they share
@@ -251,7 +251,7 @@ std::vector<MicrobatchMemory> microbatch_memory(const RunPlan& plan, const Model
       OneRank control;
       SilentPipeline pipeline(of);
       Trainer trainer(backend.ctx(), part, control, control, sum_ranks_of(part), options, pipeline.get());
-      const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
+      const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.lengths.max_new);
       trainer.update(backend.ctx(), pointers(all), objective);
       return PhaseMemory{trainer.activation_bytes(), backend.ctx().scratch.peak_bytes()};
     };
@@ -310,7 +310,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   const auto rules = std::make_shared<const ResponseRules>(options);
   const auto measure = [&](int64_t running, int64_t prefilled) {
     RunPlan fewer = plan;
-    fewer.running_sequences = running;
+    fewer.cache.running_sequences = running;
     std::vector<Sequence> sequences = fullest_step(fewer, prefilled);
     for (Sequence& s : sequences) s.rules = rules;
     return of_layers(layers_of(model, of), config, device, [&](const SomeLayers& some) {
@@ -318,7 +318,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
       Ctx& c = backend.ctx();
       SilentPipeline pipeline(of);
       return with_model_of(of.role, some, model_options(plan, false, device), [&](const Model& layers) {
-        KvCache cache(KvShape(layers), 1, plan.kv_page_tokens, false, c.lane);  // all use this page
+        KvCache cache(KvShape(layers), 1, plan.cache.page_tokens, false, c.lane);  // all use this page
         cache.keep_states(layers, 1);
         std::vector<ScheduledRows> rows;
         for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
@@ -337,9 +337,9 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
       });
     });
   };
-  const int64_t few = std::clamp(kMostPositions / plan.context_tokens, int64_t{2}, kMostRunning);
+  const int64_t few = std::clamp(kMostPositions / plan.lengths.context, int64_t{2}, kMostRunning);
   const auto of_step = [&](int64_t prefilled) {
-    return by_few(plan.running_sequences, few, [&](int64_t running) { return measure(running, prefilled); });
+    return by_few(plan.cache.running_sequences, few, [&](int64_t n) { return measure(n, prefilled); });
   };
   PhaseMemory most = of_step(config.rollout.prefill_chunk_tokens);
   // Recorded decode steps have scratch memory of their own.
@@ -351,8 +351,8 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
 PhaseMemory validation_memory(const RunPlan& plan, const ModelConfig& model, const Config& config,
                               const RoleStage& of) {
   PhaseMemory memory;
-  if (plan.validates) memory = generate_memory(plan, model, config, of);
-  if (plan.validates_loss)
+  if (plan.validation.generates) memory = generate_memory(plan, model, config, of);
+  if (plan.validation.loss)
     memory = larger(memory, logprobs_memory(plan, model, config, of, counting_device(plan),
                                             std::numeric_limits<int64_t>::max()));
   return memory;
@@ -371,7 +371,7 @@ AxisBytes update_bytes(const RunPlan& plan, const RolePlan& role, const ModelCon
       SilentPipeline pipeline(of);
       Trainer one(backend.ctx(), part, control, control, sum_ranks_of(part),
                   trainer_options(config, plan, role), pipeline.get());
-      const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.max_new_tokens);
+      const PolicyObjective objective(part, *algorithm, config.rollout.temperature, plan.lengths.max_new);
       return one.update(backend.ctx(), pointers(all), objective).sent;
     });
   });

@@ -28,7 +28,7 @@ int64_t FullBatch::tokens(int64_t budget) const {
 }
 
 std::array<FullBatch, 2> fullest(const RunPlan& plan, int64_t most_sequences) {
-  const int64_t longest = plan.longest_sequence, response = std::min(plan.max_new_tokens, longest - 1);
+  const int64_t longest = plan.lengths.longest, response = std::min(plan.lengths.max_new, longest - 1);
   return {FullBatch{longest - response, response, most_sequences}, FullBatch{1, response, most_sequences}};
 }
 
@@ -44,8 +44,8 @@ std::vector<Trajectory> filled(const RunPlan& plan, int64_t budget, const FullBa
 }
 
 std::vector<Trajectory> longest(const RunPlan& plan, int64_t sequences) {
-  const int64_t response = std::min(plan.max_new_tokens, plan.longest_sequence - 1);
-  return {static_cast<size_t>(sequences), trajectory(plan, plan.longest_sequence - response, response)};
+  const int64_t response = std::min(plan.lengths.max_new, plan.lengths.longest - 1);
+  return {static_cast<size_t>(sequences), trajectory(plan, plan.lengths.longest - response, response)};
 }
 
 }  // namespace temper

@@ -6,20 +6,20 @@ namespace temper {
 
 std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
   const int64_t length =
-      std::min(plan.kv_pages * plan.kv_page_tokens,
-               std::max(plan.generates ? plan.longest_sequence : 0, plan.validation_longest));
+      std::min(plan.cache.pages * plan.cache.page_tokens,
+               std::max(plan.generates ? plan.lengths.longest : 0, plan.validation.longest));
   const int64_t prompt = std::clamp<int64_t>(
-      std::max(plan.generates ? plan.max_prompt_tokens : 0, plan.validation_max_prompt_tokens), 1, length);
+      std::max(plan.generates ? plan.lengths.max_prompt : 0, plan.validation.max_prompt), 1, length);
   const auto add = [&](std::vector<Sequence>& list, int64_t tokens, int64_t rows) {
     Sequence& s = list.emplace_back();
     s.tokens.assign(static_cast<size_t>(tokens), 0);
     s.cached = tokens - rows;
     s.state = {.tail = 0, .from = 0, .slot = 0};
-    s.pages.assign(static_cast<size_t>((tokens - 1) / plan.kv_page_tokens + 1), 0);
+    s.pages.assign(static_cast<size_t>((tokens - 1) / plan.cache.page_tokens + 1), 0);
   };
   std::vector<Sequence> list;
   const int64_t samples = std::max<int64_t>(1, plan.batch.samples_per_prompt);
-  int64_t left = prefilled, running = plan.running_sequences;
+  int64_t left = prefilled, running = plan.cache.running_sequences;
   for (int64_t prompts = (running + samples - 1) / samples; left > 0 && prompts > 0; --prompts, --running) {
     add(list, prompt, std::min(left, prompt));
     left -= std::min(left, prompt);

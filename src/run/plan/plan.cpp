@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "src/config/methods.h"
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/split.h"
@@ -13,8 +14,8 @@
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/models/model.h"
 #include "src/run/plan/batch.h"
-#include "src/run/plan/draft.h"
 #include "src/run/plan/memory/memory.h"
+#include "src/run/plan/rules.h"
 #include "src/run/plan/weight_traffic.h"
 
 namespace temper {
@@ -63,6 +64,28 @@ void require_checkpoint(const std::string& path, std::vector<PlanError>& errors)
          {"auto", "none"}});
 }
 
+/// What a plan says of device, type and model before any rule.
+RunPlan plan_of_model(const Config& config, int num_ranks, const ModelConfig& model, Findings& found) {
+  RunPlan plan;
+  plan.algorithm = config.algorithm.name;
+  plan.generates = algorithm_traits(plan.algorithm).generates;
+  plan.rows = config.roles.rows();
+  plan.num_ranks = num_ranks;
+  plan.device = config.run.device == "cuda" ? Device::cuda : Device::cpu;
+  plan.dtype = resolve_dtype(config.run.dtype, plan.device);
+  if (const std::string defect = dtype_defect(config.run.dtype, plan.device); !defect.empty())
+    found.error("run.dtype", defect, {"auto", "bf16", "fp32"});
+  if (const std::string defect = shape_defect(model, plan.device); !defect.empty())
+    found.error("run.device", defect, {"cpu"});
+  plan.num_parameters = num_parameters(model);
+  plan.vocab_size = model.vocab_size;
+  plan.media_token_ids = model.media_token_ids;
+  plan.steps = config.run.steps;
+  plan.max_policy_lag = plan.generates ? config.run.max_policy_lag : 0;
+  plan.follows_routes = config.moe.replay != "none";
+  return plan;
+}
+
 }  // namespace
 
 std::string_view device_name(Device device) { return device == Device::cuda ? "cuda" : "cpu"; }
@@ -101,6 +124,8 @@ const RolePlan* RunPlan::generator() const {
   return nullptr;
 }
 
+bool RunPlan::taught() const { return role("teacher") != nullptr; }
+
 const RolePlan* RunPlan::role(std::string_view name) const {
   for (const RolePlan& role : roles)
     if (role.name() == name) return &role;
@@ -114,26 +139,13 @@ int64_t RunPlan::num_scorers() const {
 
 int64_t RunPlan::least_budget() const {
   const int64_t cp = trainer().cp();
-  return (longest_sequence + cp - 1) / cp;
+  return (lengths.longest + cp - 1) / cp;
 }
 
 bool RunPlan::shares_buffers(int rank) const {
   if (!generates_on(rank) || !trains(rank)) return false;
   return generator()->stages == trainer().stages && generator()->team(rank) == trainer().team(rank) &&
          generator()->ep() == trainer().ep();
-}
-
-bool RunPlan::shares_base(const RolePlan& of, int rank) const {
-  const RolePlan& lead = trainer();
-  const bool first = !of.traits->of_policy && !of.traits->trains() && !of.own_model;
-  return adapters.on() && first && of.has(rank) && lead.has(rank) && of.tp() == lead.tp() &&
-         of.cp() == lead.cp() && of.ep() == lead.ep() && of.stages == lead.stages &&
-         of.group(rank, kTeam) == lead.group(rank, kTeam);
-}
-
-bool RunPlan::shares_base(const RolePlan& of) const {
-  const auto shares = [&](int rank) { return shares_base(of, rank); };
-  return !of.ranks.empty() && std::all_of(of.ranks.begin(), of.ranks.end(), shares);
 }
 
 bool RunPlan::in_trainer_mesh(const RolePlan& of, int rank) const {
@@ -160,54 +172,47 @@ std::vector<int> RunPlan::weight_receivers() const {
 
 PlanResult try_plan(const Config& config, int num_ranks, const RunModels& models,
                     const MemoryLimits& limits) {
-  const ModelConfig& facts = models.policy;
   CHECK(num_ranks >= 1, "a plan for {} ranks", num_ranks);
-  CHECK(facts.vocab_size > 0 && facts.num_layers > 0 && facts.num_kv_heads > 0,
+  CHECK(models.policy.vocab_size > 0 && models.policy.num_layers > 0 && models.policy.num_kv_heads > 0,
         "a plan for a model without a shape");
-  PlanDraft draft{config, models};
-  RunPlan& plan = draft.result.plan;
-  plan.algorithm = config.algorithm.name;
-  plan.generates = !draft.supervised();
-  plan.rows = config.roles.rows();
-  plan.num_ranks = num_ranks;
-  plan.device = config.run.device == "cuda" ? Device::cuda : Device::cpu;
-  plan.dtype = resolve_dtype(config.run.dtype, plan.device);
-  if (const std::string defect = dtype_defect(config.run.dtype, plan.device); !defect.empty())
-    draft.error("run.dtype", defect, {"auto", "bf16", "fp32"});
-  if (const std::string defect = shape_defect(facts, plan.device); !defect.empty())
-    draft.error("run.device", defect, {"cpu"});
-  plan.num_parameters = num_parameters(facts);
-  plan.vocab_size = facts.vocab_size;
-  plan.media_token_ids = facts.media_token_ids;
-  plan.steps = config.run.steps;
-  plan_adapters(draft);
-  plan_freeze(draft);
-  plan_moe(draft);
-  plan_roles(draft);
-  plan_routes(draft);
-  plan_model(draft);
-  plan_algorithm(draft);
-  plan_rewards(draft);
-  plan_agents(draft);
-  plan_dynamic_sampling(draft);
-  plan.batch = plan_batch(config, draft.result.errors);
-  plan_lengths(draft);
-  plan_microbatch(draft);
-  plan_validation(draft);
-  plan_goals(draft);
-  plan_cache(draft);
-  plan_schedule(draft);
-  plan_optimizer_state(draft);
-  plan_offload(draft);
-  plan_profile(draft);
-  if (!draft.result.errors.empty()) return std::move(draft.result);
-  plan.weights = weight_traffic(plan, draft.facts);
-  if (plan.device == Device::cuda && limits.device.bytes > 0) plan_gpu_sizes(draft, limits.device.bytes);
-  plan.memory = plan_memory(plan, draft.models, config);
-  plan_warnings(draft);
-  plan_memory_limits(draft, limits);
-  draft.result.complete = draft.result.errors.empty();
-  return std::move(draft.result);
+  Findings found;
+  RunPlan plan = plan_of_model(config, num_ranks, models.policy, found);
+  plan.adapters = plan_adapters(config, models, found);
+  RunModels trained = with_adapters(models, plan.adapters, config.lora);
+  plan.frozen = trained.policy.frozen = plan_freeze(config, trained.policy, found);
+  plan.aux_losses = plan_aux_losses(config, trained.policy, found);
+  plan.roles = plan_roles(config, trained, num_ranks, found);
+  plan.routes = plan_routes(config, plan, trained.policy.moe, found);
+  check_digest(config.model, found);
+  plan.advantages_by_token = plan_advantages(config, plan, trained, found);
+  check_rewards(config, plan, found);
+  check_agents(config, plan, found);
+  check_dynamic_sampling(config, plan, found);
+  plan.batch = plan_batch(config, found.errors);
+  plan.lengths = plan_lengths(config, trained.policy, found);
+  plan.least_tokens_of_stages = config.train.max_tokens_per_microbatch ? 0 : kLeastBudget;
+  plan.max_tokens_per_microbatch = plan_microbatch(config, plan, found);
+  plan.validation = plan_validation(config, plan, found);
+  check_goals(config, plan, found);
+  plan.cache = plan_cache(config, plan, trained.policy, found);
+  check_warmup(config.optimizer, plan.batch, found);
+  const StateFormats formats = plan_optimizer_state(config.optimizer, plan, found);
+  plan.master = formats.master, plan.moments = formats.moments;
+  const Offload offload = plan_offload(config, plan, found);
+  plan.optimizer_in_host = offload.optimizer;
+  for (RolePlan& role : plan.roles) role.in_host = offload.roles.contains(role.name());
+  plan.profiled_steps = plan_profile(config, found);
+  const bool sound = found.errors.empty();
+  if (sound) {
+    plan.weights = weight_traffic(plan, trained.policy);
+    if (plan.device == Device::cuda && limits.device.bytes > 0)
+      plan = sized_for_gpu(std::move(plan), trained, config, limits.device.bytes);
+    plan.memory = plan_memory(plan, trained, config);
+    warn_of_idle_keys(config, plan, trained.policy, found);
+    check_memory(config, plan, trained, limits, found);
+  }
+  plan.idle_keys = std::move(found.idle_keys);
+  return {std::move(plan), sound && found.errors.empty(), std::move(found.errors), std::move(found.warnings)};
 }
 
 std::vector<PlanError> validate(const Config& config, int num_ranks, const RunModels& models) {

@@ -71,9 +71,32 @@ struct MemoryRow {
   static int64_t bytes_of(const MemoryParts& parts, std::string_view name);
 };
 
+/// Tokens.
+struct SequenceLengths {
+  int64_t context = 0;
+  int64_t max_prompt = 0, max_new = 0;
+  int64_t longest = 0;                    // prompt and response
+  int64_t steps_of_longest_response = 1;  // more than one with rollout.tokens_per_step
+};
+
+/// The cache of a rank that generates, with the most layers of a stage; 0 pages: none does.
+struct CachePlan {
+  int64_t page_tokens = 0, page_bytes = 0, pages = 0;
+  int64_t state_bytes = 0;        // of a sequence in gated delta nets (rollout/state_cache.h), likewise
+  int64_t running_sequences = 0;  // most of them at once, per rank: so many states
+};
+
 /// Longest prompt and response of a validation set; 0, 0: nothing is generated for it.
 struct ValidationLengths {
-  int64_t max_prompt_tokens = 0, max_new_tokens = 0;
+  int64_t max_prompt = 0, max_new = 0;  // tokens
+};
+
+struct ValidationPlan {
+  bool generates = false;               // it has data, rewards and lengths to do so
+  bool loss = false;                    // on held-out responses (SFT)
+  std::vector<ValidationLengths> sets;  // in the order of validation.data
+  int64_t longest = 0;                  // tokens of a sequence, prompt and response
+  int64_t max_prompt = 0;
 };
 
 struct RunPlan {
@@ -104,6 +127,8 @@ struct RunPlan {
   const RolePlan* role(std::string_view name) const;
   bool trains(int rank) const { return trainer().has(rank); }
   bool generates_on(int rank) const { return generator() && generator()->has(rank); }
+  /// A model says what is right, and rewards are not needed.
+  bool taught() const;
   bool advantages_by_token = false;  // those of a response may differ
   /// Roles that add a log-prob to each token of the responses.
   int64_t num_scorers() const;
@@ -114,16 +139,15 @@ struct RunPlan {
   /// Those that share a model of the role with this rank of it are in the trainer's grid what they are there.
   bool in_trainer_mesh(const RolePlan& role, int rank) const;
   /// The frozen weights that this rank has for the role are the base of those that it trains.
-  bool shares_base(const RolePlan& role, int rank) const;
-  bool shares_base(const RolePlan& role) const;  // on all of its ranks
+  bool shares_base(const RolePlan& role, int rank) const {
+    return adapters.on() && role.shares_base(trainer(), rank);
+  }
+  bool shares_base(const RolePlan& role) const { return adapters.on() && role.shares_base(trainer()); }
   /// Ranks of a role beside the trainer share a model, not all of them as the trainer's do.
   bool has_own_mesh(const RolePlan& role) const;
   /// Ranks that generate with weights of their own: what they lack of every version comes in messages.
   std::vector<int> weight_receivers() const;
-  int64_t context_tokens = 0;
-  int64_t max_prompt_tokens = 0, max_new_tokens = 0;
-  int64_t steps_of_longest_response = 1;  // more than one with rollout.tokens_per_step
-  int64_t longest_sequence = 0;           // tokens, prompt and response
+  SequenceLengths lengths;
   int64_t max_tokens_per_microbatch = 0;  // of a rank
   int64_t least_tokens_of_stages = 0;     // of a rank: smaller ones keep stages busy; 0: none is smaller
   /// The least that holds the longest sequence.
@@ -131,7 +155,7 @@ struct RunPlan {
   /// The tokens of a micro-batch of a role, on all of the ranks that share one.
   int64_t budget_of(const RolePlan& with) const {
     return with.traits->leads() ? microbatch_tokens()
-                                : std::max(max_tokens_per_microbatch * with.cp(), longest_sequence);
+                                : std::max(max_tokens_per_microbatch * with.cp(), lengths.longest);
   }
   int64_t microbatch_tokens() const { return max_tokens_per_microbatch * trainer().cp(); }
   /// The least of a role's stages, of the ranks together that share one; 0: none is made smaller for them.
@@ -140,18 +164,11 @@ struct RunPlan {
     const bool cut = with.pp() > 1 && (with.zero == 1 || with.replicas() == 1);
     return cut ? least_tokens_of_stages * with.cp() : 0;
   }
-  // The cache of a rank that generates, with the most layers of a stage; 0 pages: none does.
-  int64_t kv_page_tokens = 0, kv_page_bytes = 0, kv_pages = 0;
-  int64_t state_bytes = 0;        // of a sequence in gated delta nets (rollout/state_cache.h), likewise
-  int64_t running_sequences = 0;  // most of them at once, per rank: so many states
+  CachePlan cache;
   std::vector<int> profiled_steps;
-  bool validates = false;       // has data, rewards and lengths to validate with
-  bool validates_loss = false;  // on held-out responses (SFT)
+  ValidationPlan validation;
   /// What the run is too short for, in words.
   std::vector<std::string> idle_keys;
-  std::vector<ValidationLengths> validation_sets;  // in the order of validation.data
-  int64_t validation_longest = 0;                  // tokens of a sequence, prompt and response
-  int64_t validation_max_prompt_tokens = 0;
   std::vector<MemoryRow> memory;
 };
 

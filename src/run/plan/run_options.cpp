@@ -37,15 +37,15 @@ GenerateOptions sampling_options(const RolloutConfig& section, const ModelConfig
 
 GenerateOptions rollout_options(const Config& config, const RunPlan& plan, const ModelConfig& model,
                                 const Tokenizer& tokenizer) {
-  return sampling_options(config.rollout, model, &tokenizer, config.run.seed, plan.max_new_tokens);
+  return sampling_options(config.rollout, model, &tokenizer, config.run.seed, plan.lengths.max_new);
 }
 
 EngineOptions engine_options(const Config& config, const RunPlan& plan) {
   return {.scheduler = {config.rollout.max_running_sequences, config.rollout.prefill_chunk_tokens},
-          .page_tokens = plan.kv_page_tokens,
-          .num_pages = plan.kv_pages,
+          .page_tokens = plan.cache.page_tokens,
+          .num_pages = plan.cache.pages,
           .find_pages = !config.rollout.harness.empty(),
-          .num_states = plan.running_sequences,
+          .num_states = plan.cache.running_sequences,
           .routes = plan.routes};
 }
 

@@ -5,7 +5,7 @@
 #include "src/core/text/nearest.h"
 #include "src/rl/registry.h"
 #include "src/rl/validation_metrics.h"
-#include "src/run/plan/draft.h"
+#include "src/run/plan/rules.h"
 
 namespace temper {
 namespace {
@@ -13,11 +13,11 @@ namespace {
 constexpr const char* kData = "validation.data";
 
 /// The first of the sets that has the name of an earlier one.
-void require_names(PlanDraft& d) {
+void require_names(const std::vector<ValidationSet>& sets, Findings& found) {
   std::set<std::string> names;
-  for (const ValidationSet& set : d.config.validation.data)
+  for (const ValidationSet& set : sets)
     if (!names.insert(name_of(set)).second)
-      return d.error(
+      return found.error(
           kData,
           fmt::format("two sets are called \"{}\"; give one of them another name: {{name = \"...\", "
                       "path = \"{}\"}}",
@@ -26,73 +26,70 @@ void require_names(PlanDraft& d) {
 }
 
 /// An error in what a set says of its own is one of validation.data: there is no key for it alone.
-void set_error(PlanDraft& d, const ValidationSet& set, const char* key, bool own, const std::string& message,
-               std::vector<Json> legal) {
+void set_error(const ValidationSet& set, const char* key, bool own, const std::string& message,
+               std::vector<Json> legal, Findings& found) {
   if (own)
-    d.error(kData, fmt::format("set \"{}\", rollout.{}: {}", name_of(set), key, message), {});
+    found.error(kData, fmt::format("set \"{}\", rollout.{}: {}", name_of(set), key, message), {});
   else
-    d.error(fmt::format("validation.rollout.{}", key), message, std::move(legal));
+    found.error(fmt::format("validation.rollout.{}", key), message, std::move(legal));
 }
 
-void require_ids(PlanDraft& d, const ValidationSet& set, const RolloutConfig& r) {
-  const int64_t vocabulary = d.facts.vocab_size;
+void require_ids(const ValidationSet& set, const Config& config, int64_t vocabulary, Findings& found) {
+  const RolloutConfig r = rollout_of(set, config);
   const auto wrong = [&](int64_t id) {
     return fmt::format("id {} is beyond the vocabulary of {}", id, vocabulary);
   };
-  const SamplingOverrides& all = d.config.validation.rollout;
+  const SamplingOverrides& all = config.validation.rollout;
   if (set.rollout.stop_token_ids || all.stop_token_ids)
     for (const int64_t id : r.stop_token_ids)
       if (id >= vocabulary)
-        return set_error(d, set, "stop_token_ids", set.rollout.stop_token_ids.has_value(), wrong(id),
-                         {Json::array()});
+        return set_error(set, "stop_token_ids", set.rollout.stop_token_ids.has_value(), wrong(id),
+                         {Json::array()}, found);
   const bool own = set.rollout.logit_bias.has_value();
   if ((own || all.logit_bias) && !r.logit_bias.empty() && r.logit_bias.rbegin()->first >= vocabulary)
-    set_error(d, set, "logit_bias", own, wrong(r.logit_bias.rbegin()->first), {});
+    set_error(set, "logit_bias", own, wrong(r.logit_bias.rbegin()->first), {}, found);
 }
 
 /// The lengths of one set; nothing where they are wrong.
-std::optional<ValidationLengths> set_lengths(PlanDraft& d, const ValidationSet& set) {
-  const RolloutConfig r = rollout_of(set, d.config);
-  const int64_t most = d.result.plan.context_tokens - 1, tokens = r.max_new_tokens;
+ValidationLengths set_lengths(const ValidationSet& set, const Config& config, const RunPlan& plan,
+                              Findings& found) {
+  const RolloutConfig r = rollout_of(set, config);
+  const int64_t most = plan.lengths.context - 1, tokens = r.max_new_tokens;
   const bool own = set.rollout.max_new_tokens.has_value();
-  const bool said = own || d.config.validation.rollout.max_new_tokens;
+  const bool said = own || config.validation.rollout.max_new_tokens;
   if (tokens < 1 || (said && tokens > most)) {
-    set_error(d, set, "max_new_tokens", own,
+    set_error(set, "max_new_tokens", own,
               tokens < 1 ? std::string(
                                "validation generates, and neither this key nor rollout.max_new_tokens is set")
                          : fmt::format("{} new tokens leave no room for a prompt in a context of {}", tokens,
-                                       d.result.plan.context_tokens),
-              {std::min<int64_t>(256, most), most});
-    return std::nullopt;
+                                       plan.lengths.context),
+              {std::min<int64_t>(256, most), most}, found);
+    return {};
   }
   if (r.min_new_tokens > tokens) {
-    set_error(d, set, "min_new_tokens", set.rollout.min_new_tokens.has_value(),
+    set_error(set, "min_new_tokens", set.rollout.min_new_tokens.has_value(),
               fmt::format("no response of set \"{}\" is longer than its {} new tokens: it is {}",
                           name_of(set), tokens, r.min_new_tokens),
-              {0, tokens});
-    return std::nullopt;
+              {0, tokens}, found);
+    return {};
   }
-  require_ids(d, set, r);
+  require_ids(set, config, plan.vocab_size, found);
   const int64_t new_tokens = std::min(tokens, most);
-  return ValidationLengths{std::min(r.max_prompt_tokens.value_or(most), most + 1 - new_tokens), new_tokens};
+  return {std::min(r.max_prompt_tokens.value_or(most), most + 1 - new_tokens), new_tokens};
 }
 
-void plan_set(PlanDraft& d, const ValidationSet& set) {
-  RunPlan& plan = d.result.plan;
-  ValidationLengths& lengths = plan.validation_sets.emplace_back();
-  const RewardConfig rewards = rewards_of(set, d.config);
-  if (rewards.functions.empty() && d.config.rollout.harness.empty()) return;  // programs say rewards, too
+/// What a set generates, where it has rewards; nothing where it has none, or wrong ones.
+ValidationLengths plan_set(const ValidationSet& set, const Config& config, const RunPlan& plan,
+                           Findings& found) {
+  const RewardConfig rewards = rewards_of(set, config);
+  if (rewards.functions.empty() && config.rollout.harness.empty()) return {};  // programs say rewards, too
   for (const RewardFunctionConfig& function : set.rewards)
-    if (const std::string why = reward_defect(function); !why.empty())
-      return d.error(kData, fmt::format("set \"{}\", rewards: {}", name_of(set), why), {});
-  require_domain_key(d, set.rewards);
-  const std::optional<ValidationLengths> found = set_lengths(d, set);
-  if (!found) return;
-  lengths = *found;
-  plan.validates = true;
-  plan.validation_longest =
-      std::max(plan.validation_longest, lengths.max_prompt_tokens + lengths.max_new_tokens);
-  plan.validation_max_prompt_tokens = std::max(plan.validation_max_prompt_tokens, lengths.max_prompt_tokens);
+    if (const std::string why = reward_defect(function); !why.empty()) {
+      found.error(kData, fmt::format("set \"{}\", rewards: {}", name_of(set), why), {});
+      return {};
+    }
+  require_domain_key(config, set.rewards, found);
+  return set_lengths(set, config, plan, found);
 }
 
 /// The names of what a validation of the plan measures.
@@ -101,9 +98,9 @@ std::vector<std::string> metric_names(const Config& config, const RunPlan& plan)
   const std::vector<ValidationSet>& sets = config.validation.data;
   for (size_t i = 0; i < sets.size(); ++i) {
     const std::string prefix = "val/" + name_of(sets[i]) + "/";
-    if (plan.validates_loss)
+    if (plan.validation.loss)
       for (const char* name : {"loss", "ppl"}) names.push_back(prefix + name);
-    if (plan.validation_sets.at(i).max_new_tokens == 0) continue;
+    if (plan.validation.sets.at(i).max_new == 0) continue;
     const std::vector<RewardFunctionConfig> functions = rewards_of(sets[i], config).functions;
     const bool reads = std::any_of(functions.begin(), functions.end(),
                                    [](const auto& f) { return make_reward(f)->reads_answers(); });
@@ -113,18 +110,18 @@ std::vector<std::string> metric_names(const Config& config, const RunPlan& plan)
   return names;
 }
 
-void require_metric(PlanDraft& d, const char* key, const std::string& metric) {
+void require_metric(const Config& config, const RunPlan& plan, const char* key, const std::string& metric,
+                    Findings& found) {
   constexpr size_t kMostShown = 12;
   if (metric.empty()) return;
-  const RunPlan& plan = d.result.plan;
-  if (d.config.validation.every == 0 || !(plan.validates || plan.validates_loss))
-    return d.error(
+  if (config.validation.every == 0 || !(plan.validation.generates || plan.validation.loss))
+    return found.error(
         key, "no validation is made during training, which would measure it (validation.every = 0)", {""});
-  const std::vector<std::string> names = metric_names(d.config, plan);
+  const std::vector<std::string> names = metric_names(config, plan);
   if (std::find(names.begin(), names.end(), metric) != names.end()) return;
   const std::vector<std::string> shown(
       names.begin(), names.begin() + std::min<std::ptrdiff_t>(kMostShown, std::ssize(names)));
-  d.error(
+  found.error(
       key,
       fmt::format("validation has no metric \"{}\"{}; it has {}{}", metric, did_you_mean(metric, names),
                   fmt::join(shown, ", "),
@@ -134,57 +131,65 @@ void require_metric(PlanDraft& d, const char* key, const std::string& metric) {
 
 }  // namespace
 
-void require_domain_key(PlanDraft& d, const std::vector<RewardFunctionConfig>& functions) {
-  if (!d.config.data.domain_key.empty()) return;
+void require_domain_key(const Config& config, const std::vector<RewardFunctionConfig>& functions,
+                        Findings& found) {
+  if (!config.data.domain_key.empty()) return;
   for (const RewardFunctionConfig& function : functions)
     if (!function.domains.empty())
-      return d.error("data.domain_key",
-                     fmt::format("the reward \"{}\" names domains, and no key says the domain of a line",
-                                 function.part()),
-                     {"data_source", "domain"});
+      return found.error("data.domain_key",
+                         fmt::format("the reward \"{}\" names domains, and no key says the domain of a line",
+                                     function.part()),
+                         {"data_source", "domain"});
 }
 
-void plan_validation(PlanDraft& d) {
-  const ValidationConfig& v = d.config.validation;
-  RunPlan& plan = d.result.plan;
-  if (plan.context_tokens < 2) return;  // an error already
-  require_names(d);
-  plan.validates_loss = d.supervised() && !v.data.empty();
-  const bool played = !d.config.rollout.harness.empty();
+ValidationPlan plan_validation(const Config& config, const RunPlan& plan, Findings& found) {
+  const ValidationConfig& v = config.validation;
+  ValidationPlan validation;
+  if (plan.lengths.context < 2) return validation;  // an error already
+  require_names(v.data, found);
+  validation.loss = !plan.generates && !v.data.empty();
+  const bool played = !config.rollout.harness.empty();
   const bool rewarded = played || std::any_of(v.data.begin(), v.data.end(), [&](const ValidationSet& set) {
-                          return !rewards_of(set, d.config).functions.empty();
+                          return !rewards_of(set, config).functions.empty();
                         });
   if (!rewarded) {
-    plan.validation_sets.resize(v.data.size());
-    if (v.in_run() && !plan.validates_loss)
-      d.error(v.every > 0 ? "validation.every" : "validation.at_start",
-              v.data.empty() ? "validation.data names no file to validate on"
-                             : "validation needs reward.functions to score responses",
-              {v.every > 0 ? Json(0) : Json(false)});
-    return;
+    validation.sets.resize(v.data.size());
+    if (v.in_run() && !validation.loss)
+      found.error(v.every > 0 ? "validation.every" : "validation.at_start",
+                  v.data.empty() ? "validation.data names no file to validate on"
+                                 : "validation needs reward.functions to score responses",
+                  {v.every > 0 ? Json(0) : Json(false)});
+    return validation;
   }
   // Without lengths, and where nothing is validated, that is no error: sft needs none.
   const bool lacks = std::any_of(v.data.begin(), v.data.end(), [&](const ValidationSet& set) {
-    return rollout_of(set, d.config).max_new_tokens < 1;
+    return rollout_of(set, config).max_new_tokens < 1;
   });
-  if (lacks && !v.in_run()) return plan.validation_sets.resize(v.data.size());
-  for (const ValidationSet& set : v.data) plan_set(d, set);
+  validation.sets.resize(v.data.size());
+  if (lacks && !v.in_run()) return validation;
+  for (size_t i = 0; i < v.data.size(); ++i) validation.sets[i] = plan_set(v.data[i], config, plan, found);
+  for (const ValidationLengths& set : validation.sets) {
+    validation.generates = validation.generates || set.max_new > 0;
+    validation.longest = std::max(validation.longest, set.max_prompt + set.max_new);
+    validation.max_prompt = std::max(validation.max_prompt, set.max_prompt);
+  }
+  return validation;
 }
 
-void plan_goals(PlanDraft& d) {
-  const StopWhen& stop = d.config.run.stop_when;
-  if (d.result.plan.validation_sets.size() != d.config.validation.data.size()) return;  // errors already
-  const bool sound = std::none_of(d.result.errors.begin(), d.result.errors.end(), [](const PlanError& e) {
+void check_goals(const Config& config, const RunPlan& plan, Findings& found) {
+  const StopWhen& stop = config.run.stop_when;
+  if (plan.validation.sets.size() != config.validation.data.size()) return;  // errors already
+  const bool sound = std::none_of(found.errors.begin(), found.errors.end(), [](const PlanError& e) {
     return e.key.starts_with("validation.") || e.key == "reward.functions";
   });
   if (!sound) return;
-  require_metric(d, "checkpoint.best.metric", d.config.checkpoint.best.metric);
-  require_metric(d, "run.stop_when.metric", stop.metric);
+  require_metric(config, plan, "checkpoint.best.metric", config.checkpoint.best.metric, found);
+  require_metric(config, plan, "run.stop_when.metric", stop.metric, found);
   if (!stop.metric.empty() && !stop.at_least)
-    d.error("run.stop_when.at_least", "run.stop_when names a metric, and not how much of it is enough",
-            {0.9});
+    found.error("run.stop_when.at_least", "run.stop_when names a metric, and not how much of it is enough",
+                {0.9});
   if (stop.metric.empty() && stop.at_least)
-    d.error("run.stop_when.metric", "run.stop_when.at_least is given, and no metric that it is of", {});
+    found.error("run.stop_when.metric", "run.stop_when.at_least is given, and no metric that it is of", {});
 }
 
 }  // namespace temper

@@ -15,8 +15,8 @@ HeldOutLoss::HeldOutLoss(const Parts& parts) : p_(parts) {
   const Config& c = p_.config;
   for (const ValidationSet& source : c.validation.data) {
     PromptStream stream({{source.path}}, c.data, c.run.seed, p_.tokenizer, p_.chat,
-                        {p_.plan.max_prompt_tokens, p_.plan.longest_sequence, /*with_response=*/true,
-                         p_.plan.vocab_size, p_.plan.media_token_ids});
+                        {p_.plan.lengths.max_prompt, p_.plan.lengths.longest,
+                         /*with_response=*/true, p_.plan.vocab_size, p_.plan.media_token_ids});
     if (!rewards_of(source, c).functions.empty() && !stream.has_responses()) {
       if (p_.all.rank() == 0) log::info("no loss on {}: its first line has no response", source.path);
       continue;
@@ -31,7 +31,7 @@ HeldOutLoss::HeldOutLoss(const Parts& parts) : p_(parts) {
       fail(Exit::data, {.what = "nothing to validate on",
                         .where = "validation.data, " + source.path,
                         .why = fmt::format("no line of it fits into {} tokens, or none has a response",
-                                           p_.plan.longest_sequence),
+                                           p_.plan.lengths.longest),
                         .fix = "raise model.context_tokens, or give another file"});
     sets_.push_back(std::move(set));
   }

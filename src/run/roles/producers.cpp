@@ -25,7 +25,7 @@ void SftProducer::restore(const CheckpointReader& checkpoint) {
 bool ReplayProducer::phase(int64_t step) {
   std::vector<Group> groups =
       read_rollouts(files_[static_cast<size_t>(step - 1)],
-                    {plan_.vocab_size, plan_.context_tokens, plan_.routes, plan_.follows_routes});
+                    {plan_.vocab_size, plan_.lengths.context, plan_.routes, plan_.follows_routes});
   if (groups.empty() && portion_.has(0))
     log::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
   for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before

@@ -70,7 +70,7 @@ struct RunTask {
   int64_t last_step() const { return replay() ? static_cast<int64_t>(replay_files.size()) : plan.steps; }
   double wait_limit() const { return wait_limit_seconds.value_or(config().cluster.watchdog_seconds); }
   bool validates() const {
-    return (plan.validates || plan.validates_loss) && config().validation.in_run() && !replay() &&
+    return (plan.validation.generates || plan.validation.loss) && config().validation.in_run() && !replay() &&
            !rollouts_only;
   }
   int64_t lag() const { return replay() ? 0 : plan.max_policy_lag; }

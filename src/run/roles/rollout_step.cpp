@@ -18,7 +18,7 @@ std::unique_ptr<SessionHost> open_sessions(const RoleParts& p) {
                          .chat = *p.chat,
                          .helpers = *p.task.helpers,
                          .sampling = rollout_options(config, p.task.plan, p.model().config(), *p.tokenizer),
-                         .context_tokens = p.task.plan.longest_sequence,
+                         .context_tokens = p.task.plan.lengths.longest,
                          .team = p.portion.index});
 }
 
@@ -111,7 +111,7 @@ void RolloutStep::share(const RoundResult& mine, RoundResult& all) {
 RoundResult RolloutStep::generate(std::vector<PromptWork> work) {
   const BatchPlan& batch = p_.task.plan.batch;
   const std::vector<int64_t> rank_of = deal(work, {p_.portion.count, batch.samples_per_prompt,
-                                                   p_.task.plan.max_new_tokens, options_.tokens_per_call});
+                                                   p_.task.plan.lengths.max_new, options_.tokens_per_call});
   // A step that a stop cut goes on from here, with the weights that it has now.
   GroupMaker maker(maker_, options_, [this] {
     p_.end.look();

@@ -20,7 +20,7 @@ TrainRole::TrainRole(const RoleParts& parts)
       dp_(p_.model_share.mesh->control(Axis::dp)),
       pass_(pass_options(config(), plan(), *p_.role)),
       algorithm_(make_algorithm(config().algorithm, config().reward)),
-      objective_(model_, *algorithm_, pass_.temperature, plan().max_new_tokens),
+      objective_(model_, *algorithm_, pass_.temperature, plan().lengths.max_new),
       trainer_(p_.ctx, model_, trainers(), dp_, SumRanks(*p_.model_share.mesh),
                trainer_options(config(), plan(), *p_.role), p_.model_share.pipeline) {
   p_.memory.add(model_.device(), [this] { return trainer_.held_bytes(); });

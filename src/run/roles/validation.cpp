@@ -20,7 +20,7 @@ Json Validation::line_of(const Trajectory& t, int64_t step, const std::string& s
 Validation::Validation(const Parts& parts) : p_(parts) {
   const std::vector<ValidationSet>& sets = p_.config.validation.data;
   for (size_t i = 0; i < sets.size(); ++i)
-    if (const ValidationLengths& lengths = p_.plan.validation_sets.at(i); lengths.max_new_tokens > 0)
+    if (const ValidationLengths& lengths = p_.plan.validation.sets.at(i); lengths.max_new > 0)
       add_set(sets[i], lengths);
 }
 
@@ -29,12 +29,12 @@ void Validation::add_set(const ValidationSet& config, const ValidationLengths& l
   Set set{.name = name_of(config),
           .samples = samples_of(config, c),
           .options = sampling_options(rollout_of(config, c), p_.model, &p_.maker.tokenizer, c.run.seed,
-                                      lengths.max_new_tokens),
+                                      lengths.max_new),
           .first = items()};
   if (!config.rewards.empty())
     set.own_rewards = std::make_unique<RewardSet>(rewards_of(config, c), p_.helpers);
   PromptStream stream({{config.path}}, c.data, c.run.seed, p_.maker.tokenizer, p_.chat,
-                      {.max_prompt_tokens = lengths.max_prompt_tokens,
+                      {.max_prompt_tokens = lengths.max_prompt,
                        .vocab_size = p_.plan.vocab_size,
                        .media_token_ids = p_.plan.media_token_ids});
   set.prompts = stream.all(c.validation.max_prompts, [&](const Prompt& prompt, const std::string& where) {
@@ -58,7 +58,7 @@ void Validation::open_sessions(Set& set, const ValidationLengths& lengths) const
                          .chat = *p_.chat,
                          .helpers = *p_.helpers,
                          .sampling = set.options,
-                         .context_tokens = lengths.max_prompt_tokens + lengths.max_new_tokens});
+                         .context_tokens = lengths.max_prompt + lengths.max_new});
 }
 
 size_t Validation::items() const {
@@ -157,11 +157,11 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
     return end.after().has_value();
   };
   std::optional<HeldOutLoss::Parts> loss;
-  if (plan.validates_loss)
+  if (plan.validation.loss)
     loss.emplace(config, plan, p.ctx, p.model(), p.all_ranks(), p.model_share.mesh->control(Axis::dp),
                  pass_options(config, plan, *p.role), p.model_share.pipeline, *p.tokenizer, p.chat, stops);
   std::optional<Validation::Parts> generated;
-  if (plan.validates)
+  if (plan.validation.generates)
     generated.emplace(config, plan, p.all_ranks(), p.portion,
                       Validation::Maker{p.ctx, p.engine(), *p.tokenizer, p.rewards, p.model_share.team},
                       p.model().config(), p.chat, stops, p.task.helpers);

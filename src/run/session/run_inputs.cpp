@@ -12,7 +12,7 @@ std::unique_ptr<PromptStream> open_prompts(const RunTask& task, const RunInputs&
   const bool sft = !task.plan.generates;
   auto prompts = std::make_unique<PromptStream>(
       config.data.train, config.data, config.run.seed, *inputs.text.tokenizer, inputs.text.chat_template(),
-      PromptStream::Limits{task.plan.max_prompt_tokens, task.plan.longest_sequence, sft, task.plan.vocab_size,
+      PromptStream::Limits{task.plan.lengths.max_prompt, task.plan.lengths.longest, sft, task.plan.vocab_size,
                            task.plan.media_token_ids});
   prompts->check_all([&](const Prompt& prompt, const std::string& where) {
     if (!sft) inputs.rewards->check_answer(prompt.answer, where, prompt.domain);

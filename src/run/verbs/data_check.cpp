@@ -193,7 +193,7 @@ Found look_at(DataCheck& check, const Config& config, const PromptStream::Limits
 }
 
 void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, const TextTools& text) {
-  const PromptStream::Limits limits{plan.max_prompt_tokens, plan.longest_sequence, !plan.generates,
+  const PromptStream::Limits limits{plan.lengths.max_prompt, plan.lengths.longest, !plan.generates,
                                     plan.vocab_size, plan.media_token_ids};
   const Rows rows = read_rows(config.data.train);
   std::optional<RewardSet> rewards;
@@ -233,7 +233,7 @@ void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools
     const std::string where = set.path + ":1";
     const Json record = parse_data_line(read_line(file, sample_lines(file, 1).lines.front()), where);
     const RewardConfig rewards = rewards_of(set, config);
-    const Prompt prompt = builder.build(record, where, plan.validates_loss && rewards.functions.empty());
+    const Prompt prompt = builder.build(record, where, plan.validation.loss && rewards.functions.empty());
     if (!rewards.functions.empty())
       RewardSet(rewards).check_answer(prompt.answer, builder.where_answer(record, where), prompt.domain);
   }

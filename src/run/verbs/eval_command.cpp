@@ -130,12 +130,12 @@ Watch::Options watch_options(const Config& config) {
 
 /// `samples`: of each response a line is asked for.
 void require_work(const RunPlan& plan, bool samples) {
-  if (!plan.validates && !plan.validates_loss)
+  if (!plan.validation.generates && !plan.validation.loss)
     fail(Exit::usage, {.what = "nothing to evaluate",
                        .where = "validation.data",
                        .why = "the list is empty",
                        .fix = "name a JSONL file in validation.data"});
-  if (!plan.validates && samples)
+  if (!plan.validation.generates && samples)
     fail(Exit::usage, {.what = "no samples to write",
                        .where = "--out",
                        .why = "without reward.functions nothing is generated, the loss alone is measured",
@@ -185,12 +185,12 @@ int run_eval(const CommandLine& line) {
   const auto stops = [] { return false; };
   Json result = Json::object();
   const auto add = [&](const std::map<std::string, double>& metrics) { result.update(Json(metrics)); };
-  if (plan.validates_loss)
+  if (plan.validation.loss)
     add(*HeldOutLoss({config, plan, host.ctx(), *model, *comm, mesh.control(Axis::dp),
                       pass_options(config, plan, role), share.pipeline, *text.tokenizer, text.chat_template(),
                       stops})
              .run());
-  if (plan.validates) {
+  if (plan.validation.generates) {
     Engine engine(*model, engine_options(config, plan, share), host.ctx().lane, share.pipeline);
     Helpers* const programs = helpers ? &*helpers : nullptr;
     const std::optional<RewardSet> rewards = rewards_of_run(config, programs);

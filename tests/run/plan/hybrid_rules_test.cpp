@@ -90,18 +90,19 @@ TEST(HybridRules, StatesAreCountedBesidePages) {
   ASSERT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
   const RunPlan& plan = result.plan;
   const int64_t window = 3 * (2 * 32 + 64), tail = 64 * (32 + 64 + 4), state = 4 * 16 * 16;
-  EXPECT_EQ(plan.state_bytes, 4 * (window + tail + state));
-  EXPECT_EQ(plan.running_sequences, 32);
-  EXPECT_EQ(plan.kv_page_bytes, 2 * 4 * 32 * plan.kv_page_tokens);
+  EXPECT_EQ(plan.cache.state_bytes, 4 * (window + tail + state));
+  EXPECT_EQ(plan.cache.running_sequences, 32);
+  EXPECT_EQ(plan.cache.page_bytes, 2 * 4 * 32 * plan.cache.page_tokens);
   for (const MemoryRow& row : plan.memory) {
-    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), 32 * plan.state_bytes) << row.phase;
-    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_cache"), plan.kv_pages * plan.kv_page_bytes);
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), 32 * plan.cache.state_bytes) << row.phase;
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_cache"), plan.cache.pages * plan.cache.page_bytes);
   }
   // Padding rows of a GPU have a tail of their own.
   const RunPlan gpu = plan_of({"run.device=cuda", "run.dtype=fp32"}, 1, kMinimalConfig).plan;
   for (const MemoryRow& row : gpu.memory) {
     if (row.phase != "generate") continue;
-    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), 32 * plan.state_bytes + 4 * (window + tail));
+    EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"),
+              32 * plan.cache.state_bytes + 4 * (window + tail));
   }
 }
 
@@ -114,14 +115,14 @@ TEST(HybridRules, RanksThatShareHeadsKeepTheirStates) {
     SCOPED_TRACE(tp);
     const PlanResult result = plan_of({fmt::format("roles.rollout.tp={}", tp)}, 4, kMinimalConfig);
     ASSERT_TRUE(result.errors.empty()) << result.errors[0].key << ": " << result.errors[0].message;
-    EXPECT_EQ(result.plan.state_bytes, bytes(keys, 4 / tp));
+    EXPECT_EQ(result.plan.cache.state_bytes, bytes(keys, 4 / tp));
   }
   // A validation generates on trainer ranks, beside rollout ranks that are whole.
   const PlanResult two =
       plan_of({"roles.trainer.tp=4", "roles.rollout.tp=1", "validation.data=v.jsonl", "validation.every=1"},
               4, kMinimalConfig);
   ASSERT_TRUE(two.errors.empty()) << two.errors[0].key << ": " << two.errors[0].message;
-  const int64_t sequences = two.plan.running_sequences;
+  const int64_t sequences = two.plan.cache.running_sequences;
   for (const MemoryRow& row : two.plan.memory) {
     EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "kv_states"), sequences * bytes(2, 4)) << row.phase;
     EXPECT_EQ(MemoryRow::bytes_of(row.all_parts(), "validation_states"), sequences * bytes(1, 1))
@@ -146,8 +147,8 @@ TEST(HybridRules, SequencesThatDoNotFitAreSaidWithTheNumberThatDoes) {
   const std::vector<std::string> many{"rollout.prompts_per_step=64", "rollout.max_running_sequences=256",
                                       "train.updates_per_step=4", "rollout.kv_memory=1000000"};
   const RunPlan plan = plan_of(many, 1, kMinimalConfig).plan;
-  ASSERT_EQ(plan.running_sequences, 256);
-  const int64_t limit = peak_bytes(plan) - 100 * plan.state_bytes;
+  ASSERT_EQ(plan.cache.running_sequences, 256);
+  const int64_t limit = peak_bytes(plan) - 100 * plan.cache.state_bytes;
   const ConfigReading reading = read_text(kMinimalConfig, many);
   const PlanResult result = try_plan(reading.loaded.config, 1, small_hybrid(), {{limit}, {}});
   ASSERT_FALSE(result.errors.empty());

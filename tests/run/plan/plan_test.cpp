@@ -87,8 +87,8 @@ TEST(Plan, SupervisedBatch) {
   ASSERT_TRUE(result.errors.empty()) << all_errors(result);
   EXPECT_EQ(result.plan.batch.samples_per_step, 24);
   EXPECT_EQ(result.plan.batch.updates_total, 2 * 3 * 2);
-  EXPECT_EQ(result.plan.kv_pages, 0);
-  EXPECT_EQ(result.plan.longest_sequence, 1024);
+  EXPECT_EQ(result.plan.cache.pages, 0);
+  EXPECT_EQ(result.plan.lengths.longest, 1024);
   ASSERT_EQ(result.plan.roles.size(), 1u);
   EXPECT_EQ(result.plan.roles[0].name(), "trainer");
 }
@@ -282,15 +282,15 @@ TEST(Plan, ReportsSeveralErrorsAtOnce) {
 TEST(Plan, LengthsAndCache) {
   const PlanResult automatic = plan_of({});
   const RunPlan& plan = automatic.plan;
-  EXPECT_EQ(plan.max_prompt_tokens, 1008);
-  EXPECT_EQ(plan.longest_sequence, 1024);
+  EXPECT_EQ(plan.lengths.max_prompt, 1008);
+  EXPECT_EQ(plan.lengths.longest, 1024);
   EXPECT_EQ(plan.max_tokens_per_microbatch, 4096);
-  EXPECT_EQ(plan.kv_page_bytes, 2 * 2 * 32 * 16 * 4);   // keys and values, layers, width, tokens, bytes
-  EXPECT_EQ(plan.kv_pages, 32 * 64);                    // all samples of the step at full length
-  EXPECT_EQ(plan_of({}, 3).plan.kv_pages, 2 * 8 * 64);  // at most two of the four prompts on one rank
-  EXPECT_EQ(plan_of({"rollout.max_running_sequences=5"}).plan.kv_pages, 5 * 64);
-  EXPECT_EQ(plan_of({"validation.data=v"}).plan.kv_pages, 256 * 64);
-  EXPECT_EQ(plan_of({"validation.data=v", "validation.max_prompts=50"}).plan.kv_pages, 50 * 64);
+  EXPECT_EQ(plan.cache.page_bytes, 2 * 2 * 32 * 16 * 4);   // keys and values, layers, width, tokens, bytes
+  EXPECT_EQ(plan.cache.pages, 32 * 64);                    // all samples of the step at full length
+  EXPECT_EQ(plan_of({}, 3).plan.cache.pages, 2 * 8 * 64);  // at most two of the four prompts on one rank
+  EXPECT_EQ(plan_of({"rollout.max_running_sequences=5"}).plan.cache.pages, 5 * 64);
+  EXPECT_EQ(plan_of({"validation.data=v"}).plan.cache.pages, 256 * 64);
+  EXPECT_EQ(plan_of({"validation.data=v", "validation.max_prompts=50"}).plan.cache.pages, 50 * 64);
   EXPECT_EQ(plan.dtype, DType::f32);
   EXPECT_EQ(plan.device, Device::cpu);
 
@@ -300,32 +300,32 @@ TEST(Plan, LengthsAndCache) {
   large.num_layers = 4;
   const RunPlan capped = try_plan(load_text(kMinimalConfig).config, 1, large).plan;
   EXPECT_EQ(capped.max_tokens_per_microbatch, 10000);
-  EXPECT_EQ(capped.kv_pages, 2 * kGiB / capped.kv_page_bytes);
-  EXPECT_LT(capped.kv_pages, 32 * 625);
+  EXPECT_EQ(capped.cache.pages, 2 * kGiB / capped.cache.page_bytes);
+  EXPECT_LT(capped.cache.pages, 32 * 625);
 
   large.num_layers = 2000;  // one sequence alone needs more than the cap
-  EXPECT_EQ(try_plan(load_text(kMinimalConfig).config, 1, large).plan.kv_pages, 625);
+  EXPECT_EQ(try_plan(load_text(kMinimalConfig).config, 1, large).plan.cache.pages, 625);
 
   const RunPlan given =
       plan_of({"rollout.max_prompt_tokens=16", "rollout.kv_memory=80000", "run.dtype=bf16"}).plan;
   EXPECT_EQ(given.longest_sequence, 32);
-  EXPECT_EQ(given.kv_page_bytes, 4096);
-  EXPECT_EQ(given.kv_pages, 19);
+  EXPECT_EQ(given.cache.page_bytes, 4096);
+  EXPECT_EQ(given.cache.pages, 19);
 }
 
 TEST(Plan, ValidationLengths) {
   const RunPlan plan = plan_of({"validation.data=v", "validation.rollout.max_new_tokens=500"}).plan;
-  EXPECT_TRUE(plan.validates);
-  EXPECT_EQ(plan.validation_sets.at(0).max_new_tokens, 500);
-  EXPECT_EQ(plan.validation_longest, 1024);
-  EXPECT_EQ(plan.validation_max_prompt_tokens, 524);
-  EXPECT_FALSE(plan_of({}).plan.validates);
+  EXPECT_TRUE(plan.validation.generates);
+  EXPECT_EQ(plan.validation.sets.at(0).max_new, 500);
+  EXPECT_EQ(plan.validation.longest, 1024);
+  EXPECT_EQ(plan.validation.max_prompt, 524);
+  EXPECT_FALSE(plan_of({}).plan.validation.generates);
   const RunPlan sft =
       plan_of({"validation.data=v", "validation.every=1", "validation.rollout.max_new_tokens=24",
                "rollout.max_prompt_tokens=40", "reward.functions=exact"},
               1, kMinimalSft)
           .plan;
-  EXPECT_EQ(sft.kv_pages, 256 * 4);
+  EXPECT_EQ(sft.cache.pages, 256 * 4);
 }
 
 TEST(Plan, Roles) {
@@ -413,14 +413,15 @@ TEST(Plan, MemoryAddsUp) {
   EXPECT_EQ(part("rope_tables"), 1024 * 16 * 4);
   EXPECT_EQ(part("gradients"), parameters * 4);
   EXPECT_NEAR(static_cast<double>(part("optimizer")), static_cast<double>(parameters) / 2 * 12, 10000);
-  EXPECT_EQ(part("kv_cache"), result.plan.kv_pages * result.plan.kv_page_bytes);
+  EXPECT_EQ(part("kv_cache"), result.plan.cache.pages * result.plan.cache.page_bytes);
 }
 
 TEST(Plan, ResponsesOfSeveralSteps) {
   const std::vector<std::string> base{"rollout.max_new_tokens=100"};
   const auto with = [&](const std::string& key) { return plan_of({base[0], key}); };
   for (const auto& [tokens, steps] : std::map<int, int>{{0, 1}, {33, 4}, {50, 2}, {99, 2}, {100, 1}})
-    EXPECT_EQ(with(fmt::format("rollout.tokens_per_step={}", tokens)).plan.steps_of_longest_response, steps);
+    EXPECT_EQ(with(fmt::format("rollout.tokens_per_step={}", tokens)).plan.lengths.steps_of_longest_response,
+              steps);
   const auto part = [](const PlanResult& result, const std::string& name) {
     for (const auto& [of, bytes] : result.plan.memory.front().all_parts())
       if (of == name) return bytes;

@@ -50,8 +50,8 @@ TEST(ShortPlan, WhatAShorterRunMakesIdleIsAWarning) {
 TEST(ShortPlan, HeldOutLossNeedsDataAlone) {
   const auto sft = [](const std::vector<std::string>& keys) { return plan_of(keys, 1, kMinimalSft).plan; };
   const RunPlan plan = sft({"validation.data=v", "validation.every=1"});
-  EXPECT_TRUE(plan.validates_loss && !plan.validates);
-  EXPECT_EQ(plan.kv_pages, 0);
+  EXPECT_TRUE(plan.validation.loss && !plan.validation.generates);
+  EXPECT_EQ(plan.cache.pages, 0);
   const auto of_phase = [](const RunPlan& of, const std::string& phase) {
     const auto row = std::find_if(of.memory.begin(), of.memory.end(),
                                   [&](const MemoryRow& r) { return r.phase == phase; });
@@ -61,9 +61,9 @@ TEST(ShortPlan, HeldOutLossNeedsDataAlone) {
   EXPECT_EQ(of_phase(sft({"validation.data=v"}), "validation"), 0) << "never during training";
   const RunPlan both =
       sft({"validation.data=v", "validation.every=1", "reward.functions=exact", "rollout.max_new_tokens=8"});
-  EXPECT_TRUE(both.validates_loss && both.validates);
-  EXPECT_GT(both.kv_pages, 0);
-  EXPECT_FALSE(plan_of({"validation.data=v"}).plan.validates_loss) << "nothing is supervised";
+  EXPECT_TRUE(both.validation.loss && both.validation.generates);
+  EXPECT_GT(both.cache.pages, 0);
+  EXPECT_FALSE(plan_of({"validation.data=v"}).plan.validation.loss) << "nothing is supervised";
 }
 
 }  // namespace

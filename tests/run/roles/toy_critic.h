@@ -41,7 +41,7 @@ class CriticRole : public Role {
         team_(p_.model_share.team),
         pass_(pass_options(p_.task.config(), p_.task.plan, *p_.role)),
         sft_(make_algorithm({.name = "sft"})),
-        objective_(model_, *sft_, 1.0, p_.task.plan.max_new_tokens),
+        objective_(model_, *sft_, 1.0, p_.task.plan.lengths.max_new),
         trainer_(p_.ctx, model_, mesh_.control(AxisSet::all()), mesh_.control(Axis::dp), SumRanks(mesh_),
                  trainer_options(p_.task.config(), p_.task.plan, *p_.role), p_.model_share.pipeline) {}
 

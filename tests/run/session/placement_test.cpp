@@ -36,7 +36,7 @@ TEST(Placement, ColocatedRolesRunInOrderOfTheirDuties) {
   LoadedConfig loaded;
   loaded.config.validation.every = 5;
   RunPlan plan = plan_with({0, 1}, {0, 1}, {0, 1});
-  plan.validates = true;
+  plan.validation.generates = true;
   const RunTask task{loaded, plan};
   std::vector<RoleRow> rows(built_in_roles().rbegin(), built_in_roles().rend());  // in any order
   const Placement p = place_roles(task, rows, 1);

@@ -49,6 +49,17 @@ std::vector<int> RolePlan::group(int rank, AxisSet axes) const {
   return all;
 }
 
+bool RolePlan::shares_base(const RolePlan& lead, int rank) const {
+  const bool first = !traits->of_policy && !traits->trains() && !own_model;
+  return first && has(rank) && lead.has(rank) && tp() == lead.tp() && cp() == lead.cp() &&
+         ep() == lead.ep() && stages == lead.stages && group(rank, kTeam) == lead.group(rank, kTeam);
+}
+
+bool RolePlan::shares_base(const RolePlan& lead) const {
+  const auto shares = [&](int rank) { return shares_base(lead, rank); };
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), shares);
+}
+
 std::vector<int> RolePlan::leaders() const {
   std::vector<int> first;
   for (const int rank : ranks)

@@ -55,6 +55,10 @@ struct RolePlan {
   /// The ranks that differ from this one along these axes alone.
   std::vector<int> group(int rank, AxisSet axes) const;
 
+  /// Where `lead` trains adapters: what this rank has for the role is the base beside which it does.
+  bool shares_base(const RolePlan& lead, int rank) const;
+  bool shares_base(const RolePlan& lead) const;  // on all of its ranks
+
   /// How many ranks have the same part of the model, and share the optimizer's state.
   int replicas() const { return grid.size(kReplicas); }
   /// What a rank keeps that has this place among them, and this one among those with the same experts.

@@ -22,9 +22,9 @@ std::vector<CacheBytes> cache_bytes(const ModelConfig& model, const RolePlan& ro
 }
 
 void add_cache(MemoryParts& parts, const RunPlan& plan, const CacheBytes& stage, const std::string& name) {
-  const int64_t pages = saturating_multiply(plan.kv_pages, stage.page),
+  const int64_t pages = saturating_multiply(plan.cache.pages, stage.page),
                 spare = plan.device == Device::cuda ? stage.spare : 0,
-                states = std::min(saturating_multiply(plan.running_sequences, stage.state),
+                states = std::min(saturating_multiply(plan.cache.running_sequences, stage.state),
                                   std::numeric_limits<int64_t>::max() - spare) +
                          spare;
   if (pages > 0) parts.emplace_back(name + "_cache", pages);

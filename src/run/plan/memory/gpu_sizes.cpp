@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "src/core/check.h"
-#include "src/run/plan/draft.h"
 #include "src/run/plan/memory/memory.h"
+#include "src/run/plan/rules.h"
 
 namespace temper {
 namespace {
@@ -16,9 +16,9 @@ struct Peak {
   int64_t bytes = 0, cache = 0;
 };
 template <class Chosen>
-Peak peak_of(const PlanDraft& d, const RunPlan& plan, const Chosen& chosen) {
+Peak peak_of(const RunPlan& plan, const RunModels& models, const Config& config, const Chosen& chosen) {
   Peak peak;
-  for (const MemoryRow& row : plan_memory(plan, d.models, d.config)) {
+  for (const MemoryRow& row : plan_memory(plan, models, config)) {
     if (!chosen(row.phase) || row.device_bytes <= peak.bytes) continue;
     peak = {row.device_bytes, MemoryRow::bytes_of(row.device, "kv_cache")};
   }
@@ -29,30 +29,32 @@ bool uses_cache(const std::string& phase) { return phase == "generate" || phase 
 
 /// What lies in host memory where not even the least budget fits without: weights that one phase needs first,
 /// which cost least.
-void choose_offload(const PlanDraft& d, RunPlan& plan, int64_t limit) {
-  const auto fits = [&] { return peak_of(d, plan, [](const std::string&) { return true; }).bytes <= limit; };
+RunPlan with_offload(RunPlan plan, const RunModels& models, const Config& config, int64_t limit) {
+  const auto fits = [&] {
+    return peak_of(plan, models, config, [](const std::string&) { return true; }).bytes <= limit;
+  };
   for (RolePlan& role : plan.roles)
     if (role.traits->keys.has(RoleKey::offload) && !role.splits_weights() && !plan.shares_base(role) &&
-        !d.config.roles.of(role.name()).offload && !fits())
+        !config.roles.of(role.name()).offload && !fits())
       role.in_host = true;
-  if (!d.config.train.offload_optimizer && !fits()) plan.optimizer_in_host = true;
+  if (!config.train.offload_optimizer && !fits()) plan.optimizer_in_host = true;
+  return plan;
 }
 
 /// The largest budget whose phases fit; the least one where none does.
-int64_t largest_budget(const PlanDraft& d, int64_t limit) {
-  RunPlan plan = d.result.plan;
+int64_t largest_budget(RunPlan plan, const RunModels& models, const Config& config, int64_t limit) {
   const int64_t least = plan.max_tokens_per_microbatch;
   const auto ranks = static_cast<int64_t>(plan.trainer().replicas());
   const int64_t share =
-      saturating_multiply((plan.batch.samples_per_update + ranks - 1) / ranks, plan.longest_sequence);
+      saturating_multiply((plan.batch.samples_per_update + ranks - 1) / ranks, plan.lengths.longest);
   int64_t low = 0, high = std::max<int64_t>(0, std::min(kMostTokens, share) - least) / kTokenStep;
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
     plan.max_tokens_per_microbatch = least + middle * kTokenStep;
     const auto has_budget = [&](const std::string& phase) {
-      return !uses_cache(phase) || (plan.validates_loss && phase == "validation");
+      return !uses_cache(phase) || (plan.validation.loss && phase == "validation");
     };
-    const bool fits = peak_of(d, plan, has_budget).bytes <= limit;
+    const bool fits = peak_of(plan, models, config, has_budget).bytes <= limit;
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   return least + low * kTokenStep;
@@ -60,16 +62,17 @@ int64_t largest_budget(const PlanDraft& d, int64_t limit) {
 
 }  // namespace
 
-void plan_gpu_sizes(PlanDraft& d, int64_t device_bytes) {
-  RunPlan& plan = d.result.plan;
-  choose_offload(d, plan, device_bytes);
-  if (!d.config.train.max_tokens_per_microbatch)
-    plan.max_tokens_per_microbatch = largest_budget(d, device_bytes);
-  if (plan.kv_pages == 0 || d.config.rollout.kv_memory_bytes) return;
-  const int64_t useful = saturating_multiply(plan.running_sequences, plan.kv_pages);
-  const Peak peak = peak_of(d, plan, uses_cache);
-  const int64_t more = std::max<int64_t>(0, device_bytes - peak.bytes) / plan.kv_page_bytes;
-  plan.kv_pages = std::clamp(plan.kv_pages + more, plan.kv_pages, std::max(useful, plan.kv_pages));
+RunPlan sized_for_gpu(RunPlan plan, const RunModels& models, const Config& config, int64_t device_bytes) {
+  plan = with_offload(std::move(plan), models, config, device_bytes);
+  if (!config.train.max_tokens_per_microbatch)
+    plan.max_tokens_per_microbatch = largest_budget(plan, models, config, device_bytes);
+  CachePlan& cache = plan.cache;
+  if (cache.pages == 0 || config.rollout.kv_memory_bytes) return plan;
+  const int64_t useful = saturating_multiply(cache.running_sequences, cache.pages);
+  const Peak peak = peak_of(plan, models, config, uses_cache);
+  const int64_t more = std::max<int64_t>(0, device_bytes - peak.bytes) / cache.page_bytes;
+  cache.pages = std::clamp(cache.pages + more, cache.pages, std::max(useful, cache.pages));
+  return plan;
 }
 
 }  // namespace temper

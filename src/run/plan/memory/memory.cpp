@@ -40,9 +40,10 @@ constexpr const char* kValidation = "validation";
 
 /// Trajectories of a step: ids, mask, log-probs of the policy, of each role that scores, advantages, routes.
 int64_t step_bytes(const RunPlan& plan) {
-  const int64_t response = plan.max_new_tokens * (13 + 8 * (plan.num_scorers() + plan.advantages_by_token));
-  const int64_t routes = (plan.max_prompt_tokens + plan.max_new_tokens) * plan.routes.row_bytes();
-  return saturating_multiply(plan.batch.samples_per_step, response + 4 * plan.max_prompt_tokens + routes);
+  const int64_t prompt = plan.lengths.max_prompt, response = plan.lengths.max_new;
+  const int64_t values = response * (13 + 8 * (plan.num_scorers() + plan.advantages_by_token));
+  const int64_t routes = (prompt + response) * plan.routes.row_bytes();
+  return saturating_multiply(plan.batch.samples_per_step, values + 4 * prompt + routes);
 }
 
 /// `measure` of each stage of a role; stages alike are measured once.
@@ -120,7 +121,8 @@ std::string part_name(const RolePlan& role, const char* what) {
 
 /// The validation has a cache beside that of the rollout.
 bool has_two_caches(const RunPlan& plan, int rank) {
-  return plan.generates_on(rank) && plan.trains(rank) && plan.validates && !plan.shares_buffers(rank);
+  return plan.generates_on(rank) && plan.trains(rank) && plan.validation.generates &&
+         !plan.shares_buffers(rank);
 }
 
 /// Versions that WeightSync keeps: with a lag, where ranks only generate.
@@ -151,8 +153,9 @@ MemoryParts host_parts(const RunPlan& plan, const HeldModels& held, int rank) {
     if (plan.optimizer_in_host) add(parts, part_name(role, "optimizer"), m.optimizer);
     if (role.in_host) add(parts, part_name(role, "weights"), m.weights);
   }
-  if (plan.steps_of_longest_response > 1 && (trains || generates))
-    add(parts, "unfinished", saturating_multiply(step_bytes(plan), plan.steps_of_longest_response - 1));
+  if (plan.lengths.steps_of_longest_response > 1 && (trains || generates))
+    add(parts, "unfinished",
+        saturating_multiply(step_bytes(plan), plan.lengths.steps_of_longest_response - 1));
   return parts;
 }
 
@@ -240,7 +243,7 @@ MemoryParts lent_parts(const RunPlan& plan, const HeldModels& held, int rank, st
   }
   const bool two = has_two_caches(plan, rank), validates = phase == kValidation;
   const bool generates = validates || (plan.generator() && phase == plan.generator()->traits->phase);
-  const bool has_cache = plan.generates_on(rank) || (plan.trains(rank) && plan.validates);
+  const bool has_cache = plan.generates_on(rank) || (plan.trains(rank) && plan.validation.generates);
   const RolePlan& first = plan.generates_on(rank) ? *plan.generator() : plan.trainer();
   if (has_cache && (all || (generates && !(two && validates))))
     add_cache(parts, plan, held_by(plan, held, first, rank).cache, "kv");
@@ -321,13 +324,13 @@ std::vector<MemoryRow> plan_memory(const RunPlan& plan, const RunModels& models,
   std::vector<std::vector<PhaseMemory>> works;
   for (const RolePlan& role : plan.roles) {
     held.push_back(model_memory(plan, role, models.held_for(role), config));
-    const auto caches = cache_bytes(models.held_for(role), role, plan.dtype, plan.kv_page_tokens);
+    const auto caches = cache_bytes(models.held_for(role), role, plan.dtype, plan.cache.page_tokens);
     for (size_t stage = 0; stage < caches.size(); ++stage) held.back().stages[stage].cache = caches[stage];
     works.push_back(work_memory(plan, role, models.held_for(role), config));
   }
   const RolePlan& trainer = plan.trainer();
   std::vector<PhaseMemory> validation;
-  if ((plan.validates || plan.validates_loss) && config.validation.in_run())
+  if ((plan.validation.generates || plan.validation.loss) && config.validation.in_run())
     validation = of_stages(trainer, models.policy, [&](const RoleStage& of) {
       return validation_memory(plan, models.policy, config, of);
     });

@@ -2,8 +2,8 @@
 #include <numeric>
 
 #include "src/core/check.h"
-#include "src/run/plan/draft.h"
 #include "src/run/plan/memory/memory.h"
+#include "src/run/plan/rules.h"
 
 namespace temper {
 namespace {
@@ -32,28 +32,28 @@ std::vector<int64_t> more_of(const RunPlan& plan, int64_t now) {
 /// Looks for the smallest change of one key that fits.
 class Search {
  public:
-  Search(const PlanDraft& draft, PeakOf* peak_of, int64_t limit)
-      : draft_(draft), config_(draft.config), peak_of_(peak_of), limit_(limit) {
+  Search(const Config& config, const RunPlan& plan, const RunModels& models, PeakOf* peak_of, int64_t limit)
+      : plan_(plan), models_(models), config_(config), peak_of_(peak_of), limit_(limit) {
     // What "auto" has chosen stays chosen.
-    if (draft.result.plan.optimizer_in_host) config_.train.offload_optimizer = true;
-    for (const RolePlan& role : draft.result.plan.roles)
+    if (plan.optimizer_in_host) config_.train.offload_optimizer = true;
+    for (const RolePlan& role : plan.roles)
       if (role.in_host) config_.roles.of(role.name()).offload = true;
   }
 
   std::vector<Proposal> proposals() const {
-    const RunPlan& plan = draft_.result.plan;
+    const RunPlan& plan = plan_;
     std::vector<Proposal> found;
     largest(found, "train.max_tokens_per_microbatch", plan.least_budget(), plan.max_tokens_per_microbatch, 1,
             [](Config& c, int64_t value) { c.train.max_tokens_per_microbatch = value; });
-    if (plan.kv_pages > 0)
-      largest(found, "rollout.kv_memory", 1, plan.kv_pages, plan.kv_page_bytes,
+    if (plan.cache.pages > 0)
+      largest(found, "rollout.kv_memory", 1, plan.cache.pages, plan.cache.page_bytes,
               [](Config& c, int64_t value) { c.rollout.kv_memory_bytes = value; });
     if (plan.generates)
-      largest(found, "rollout.max_prompt_tokens", 1, plan.max_prompt_tokens, 1,
+      largest(found, "rollout.max_prompt_tokens", 1, plan.lengths.max_prompt, 1,
               [](Config& c, int64_t value) { c.rollout.max_prompt_tokens = value; });
     fewer_samples(found);
-    if (plan.state_bytes > 0)
-      largest(found, "rollout.max_running_sequences", 1, plan.running_sequences, 1,
+    if (plan.cache.state_bytes > 0)
+      largest(found, "rollout.max_running_sequences", 1, plan.cache.running_sequences, 1,
               [](Config& c, int64_t value) { c.rollout.max_running_sequences = value; });
     if (plan.dtype != DType::bf16) word(found, "run.dtype", "bf16", [](Config& c) { c.run.dtype = "bf16"; });
     const std::string& recompute = config_.train.recompute.granularity;
@@ -84,14 +84,14 @@ class Search {
     std::string words;
     if (config.train.recompute.granularity != "full") words += "train.recompute.granularity=full ";
     config.train.recompute.granularity = "full";
-    if (draft_.result.plan.device == Device::cuda) {
-      if (!draft_.result.plan.optimizer_in_host) words += "train.offload.optimizer=true ";
+    if (plan_.device == Device::cuda) {
+      if (!plan_.optimizer_in_host) words += "train.offload.optimizer=true ";
       config.train.offload_optimizer = true;
     }
-    const RolePlan& trainer = draft_.result.plan.trainer();
+    const RolePlan& trainer = plan_.trainer();
     std::vector<std::pair<int64_t, int64_t>> layouts;
-    for (const int64_t tp : more_of(draft_.result.plan, trainer.tp()))
-      for (const int64_t pp : more_of(draft_.result.plan, trainer.pp())) layouts.emplace_back(tp, pp);
+    for (const int64_t tp : more_of(plan_, trainer.tp()))
+      for (const int64_t pp : more_of(plan_, trainer.pp())) layouts.emplace_back(tp, pp);
     std::stable_sort(layouts.begin(), layouts.end(),
                      [](const auto& a, const auto& b) { return a.first * a.second < b.first * b.second; });
     for (const auto& [tp, pp] : layouts) {
@@ -108,15 +108,14 @@ class Search {
  private:
   /// The fewest more ranks that share the model.
   void layouts(std::vector<Proposal>& found) const {
-    const RunPlan& plan = draft_.result.plan;
     const auto fewest = [&](const RolePlan& role, const char* key, int64_t now,
                             std::optional<int64_t> RoleSection::*member) {
       const size_t before = found.size();
-      for (const int64_t n : more_of(plan, now))
+      for (const int64_t n : more_of(plan_, now))
         if (n > now && found.size() == before)
           word(found, key_of(role, key), n, [&](Config& c) { c.roles.of(role.name()).*member = n; });
     };
-    for (const RolePlan* role : {&plan.trainer(), plan.generator()})
+    for (const RolePlan* role : {&plan_.trainer(), plan_.generator()})
       if (role) {
         fewest(*role, "tp", role->tp(), &RoleSection::tp);
         fewest(*role, "pp", role->pp(), &RoleSection::pp);
@@ -125,8 +124,8 @@ class Search {
 
   /// Fewer samples of a step, as many as still divide into its updates.
   void fewer_samples(std::vector<Proposal>& found) const {
-    const BatchPlan& batch = draft_.result.plan.batch;
-    if (!draft_.result.plan.generates)
+    const BatchPlan& batch = plan_.batch;
+    if (!plan_.generates)
       return largest(found, "train.samples_per_update", 1, batch.samples_per_update, 1,
                      [](Config& c, int64_t value) { c.train.samples_per_update = value; });
     const TrainConfig& train = config_.train;
@@ -138,7 +137,7 @@ class Search {
 
   /// The peak of this config, or 0 when it is illegal or does not fit.
   int64_t fitting_peak(const Config& config) const {
-    const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.models);
+    const PlanResult result = try_plan(config, plan_.num_ranks, models_);
     const int64_t peak = peak_of_(result.plan);
     return result.errors.empty() && peak <= limit_ ? peak : 0;
   }
@@ -161,7 +160,7 @@ class Search {
       Config config = config_;
       const int64_t value = saturating_multiply(middle, unit);
       set(config, value);
-      const PlanResult result = try_plan(config, draft_.result.plan.num_ranks, draft_.models);
+      const PlanResult result = try_plan(config, plan_.num_ranks, models_);
       const int64_t peak = peak_of_(result.plan);
       if (result.errors.empty() && peak <= limit_) best = {key, value, peak};
       // Too small to be legal: look higher. Legal but too large: look lower.
@@ -171,26 +170,26 @@ class Search {
     if (best.peak > 0) found.push_back(best);
   }
 
-  const PlanDraft& draft_;
+  const RunPlan& plan_;
+  const RunModels& models_;
   Config config_;
   PeakOf* peak_of_;
   int64_t limit_;
 };
 
 /// The peak with the smallest budget and cache that hold the longest sequence.
-int64_t least_peak(const PlanDraft& draft, PeakOf* peak_of) {
-  const RunPlan& plan = draft.result.plan;
-  Config config = draft.config;
+int64_t least_peak(Config config, const RunPlan& plan, const RunModels& models, PeakOf* peak_of) {
   config.train.max_tokens_per_microbatch = plan.least_budget();
   config.rollout.max_running_sequences = 1;  // an automatic cache then holds one sequence
   config.rollout.kv_memory_bytes.reset();
-  return peak_of(try_plan(config, plan.num_ranks, draft.models).plan);
+  return peak_of(try_plan(config, plan.num_ranks, models).plan);
 }
 
-void hold_to(PlanDraft& draft, PeakOf* peak_of, const MemoryLimit& limit) {
-  const int64_t peak = peak_of(draft.result.plan);
+void hold_to(const MemoryLimit& limit, PeakOf* peak_of, const Config& config, const RunPlan& plan,
+             const RunModels& models, Findings& findings) {
+  const int64_t peak = peak_of(plan);
   if (limit.bytes == 0 || peak <= limit.bytes) return;
-  const Search search(draft, peak_of, limit.bytes);
+  const Search search(config, plan, models, peak_of, limit.bytes);
   const std::vector<Proposal> found = search.proposals();
   const std::string together = found.empty() ? search.together() : "";
   std::string message =
@@ -204,19 +203,20 @@ void hold_to(PlanDraft& draft, PeakOf* peak_of, const MemoryLimit& limit) {
         "; no single key makes it fit: with the least train.max_tokens_per_microbatch and "
         "rollout.kv_memory it needs {}. Lower both, use more ranks, a shorter context or a "
         "smaller model",
-        gib_text(least_peak(draft, peak_of)));
+        gib_text(least_peak(config, plan, models, peak_of)));
   const std::string key = found.empty() ? "train.max_tokens_per_microbatch" : found.front().key;
   std::vector<Json> legal;
   for (const Proposal& p : found)
     if (p.key == key) legal.push_back(p.value);
-  draft.error(key, message, legal);
+  findings.error(key, message, legal);
 }
 
 }  // namespace
 
-void plan_memory_limits(PlanDraft& draft, const MemoryLimits& limits) {
-  hold_to(draft, peak_bytes, limits.device);
-  hold_to(draft, host_peak_bytes, limits.host);
+void check_memory(const Config& config, const RunPlan& plan, const RunModels& models,
+                  const MemoryLimits& limits, Findings& found) {
+  hold_to(limits.device, peak_bytes, config, plan, models, found);
+  hold_to(limits.host, host_peak_bytes, config, plan, models, found);
 }
 
 }  // namespace temper

@@ -102,16 +102,16 @@ Json plan_json(const PlanResult& result, const ReportOptions& options) {
   json["device"] = device_name(plan.device);
   json["dtype"] = dtype_name(plan.dtype);
   json["steps"] = plan.steps;
-  json["lengths"] = {{"context_tokens", plan.context_tokens},
-                     {"max_prompt_tokens", plan.max_prompt_tokens},
-                     {"max_new_tokens", plan.max_new_tokens},
-                     {"steps_of_longest_response", plan.steps_of_longest_response},
-                     {"longest_sequence", plan.longest_sequence},
+  json["lengths"] = {{"context_tokens", plan.lengths.context},
+                     {"max_prompt_tokens", plan.lengths.max_prompt},
+                     {"max_new_tokens", plan.lengths.max_new},
+                     {"steps_of_longest_response", plan.lengths.steps_of_longest_response},
+                     {"longest_sequence", plan.lengths.longest},
                      {"max_tokens_per_microbatch", plan.max_tokens_per_microbatch},
-                     {"kv_page_tokens", plan.kv_page_tokens},
-                     {"kv_pages", plan.kv_pages}};
-  if (plan.state_bytes > 0)
-    json["states"] = {{"sequences", plan.running_sequences}, {"bytes_of_one", plan.state_bytes}};
+                     {"kv_page_tokens", plan.cache.page_tokens},
+                     {"kv_pages", plan.cache.pages}};
+  if (plan.cache.state_bytes > 0)
+    json["states"] = {{"sequences", plan.cache.running_sequences}, {"bytes_of_one", plan.cache.state_bytes}};
   const Work work = most_work(plan);
   json["work"] = {{"tokens", work.tokens}};
   for (size_t i = 0; i < plan.rows.size(); ++i)

@@ -104,11 +104,11 @@ std::string run_text(const RunPlan& plan, const Json& data) {
 }
 
 std::string tokens_text(const RunPlan& plan) {
-  const bool apart = plan.longest_sequence == plan.max_prompt_tokens + plan.max_new_tokens;
+  const bool apart = plan.lengths.longest == plan.lengths.max_prompt + plan.lengths.max_new;
   const std::string lengths =
-      apart ? fmt::format("prompts of {} and responses of {}", grouped_number(plan.max_prompt_tokens),
-                          grouped_number(plan.max_new_tokens))
-            : fmt::format("prompts with responses of {}", grouped_number(plan.longest_sequence));
+      apart ? fmt::format("prompts of {} and responses of {}", grouped_number(plan.lengths.max_prompt),
+                          grouped_number(plan.lengths.max_new))
+            : fmt::format("prompts with responses of {}", grouped_number(plan.lengths.longest));
   return fmt::format("at most {} a step: {}; micro-batches of {}{}", grouped_number(most_work(plan).tokens),
                      lengths, grouped_number(plan.max_tokens_per_microbatch),
                      plan.trainer().cp() > 1 ? " a rank" : "");

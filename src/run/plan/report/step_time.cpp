@@ -54,20 +54,20 @@ bool is_measured(const RunPlan& plan) {
 /// All sequences of a rank, as many at once as the plan has room for.
 double generate_seconds(const RunPlan& plan, const ModelConfig& model, double read_rate) {
   const int64_t samples = (plan.batch.samples_per_step + plan.num_ranks - 1) / plan.num_ranks;
-  const int64_t pages = (plan.longest_sequence - 1) / plan.kv_page_tokens + 1;
+  const int64_t pages = (plan.lengths.longest - 1) / plan.cache.page_tokens + 1;
   const int64_t at_once =
-      std::clamp<int64_t>(std::min(plan.running_sequences, plan.kv_pages / pages), 1, samples);
+      std::clamp<int64_t>(std::min(plan.cache.running_sequences, plan.cache.pages / pages), 1, samples);
   const double rounds = std::ceil(static_cast<double>(samples) / static_cast<double>(at_once));
   const double tokens =
-      static_cast<double>(plan.max_prompt_tokens) + 0.5 * static_cast<double>(plan.max_new_tokens);
+      static_cast<double>(plan.lengths.max_prompt) + 0.5 * static_cast<double>(plan.lengths.max_new);
   const double token_bytes =
-      static_cast<double>(plan.kv_page_bytes) / static_cast<double>(plan.kv_page_tokens);
+      static_cast<double>(plan.cache.page_bytes) / static_cast<double>(plan.cache.page_tokens);
   const double weights =
       static_cast<double>(plan.num_parameters) * static_cast<double>(dtype_size(plan.dtype));
   const double read = weights + static_cast<double>(at_once) * tokens * token_bytes;
   const double token =
       read / (kReadShare * read_rate) + kLayerSeconds * static_cast<double>(model.num_layers);
-  return rounds * static_cast<double>(plan.max_new_tokens) * token;
+  return rounds * static_cast<double>(plan.lengths.max_new) * token;
 }
 
 }  // namespace

@@ -52,13 +52,13 @@ std::string batch_text(const RunPlan& plan) {
 
 std::string lengths_text(const RunPlan& plan) {
   std::string text = "lengths (tokens)\n";
-  text += line("context_tokens", plan.context_tokens, "model.context_tokens");
-  text += line("max_prompt_tokens", plan.max_prompt_tokens, "rollout.max_prompt_tokens");
-  text += line("max_new_tokens", plan.max_new_tokens, "rollout.max_new_tokens");
-  if (plan.steps_of_longest_response > 1)
-    text += line("steps of a response", plan.steps_of_longest_response,
+  text += line("context_tokens", plan.lengths.context, "model.context_tokens");
+  text += line("max_prompt_tokens", plan.lengths.max_prompt, "rollout.max_prompt_tokens");
+  text += line("max_new_tokens", plan.lengths.max_new, "rollout.max_new_tokens");
+  if (plan.lengths.steps_of_longest_response > 1)
+    text += line("steps of a response", plan.lengths.steps_of_longest_response,
                  "at most, by rollout.tokens_per_step; a prompt is trained in the step that finishes it");
-  text += line("longest_sequence", plan.longest_sequence, "prompt and response");
+  text += line("longest_sequence", plan.lengths.longest, "prompt and response");
   const int cp = plan.trainer().cp();
   text += line(
       "max_tokens_per_microbatch", plan.max_tokens_per_microbatch,
@@ -66,15 +66,16 @@ std::string lengths_text(const RunPlan& plan) {
              : "micro-batches are packed up to it; their number does not change the gradient");
   if (const int64_t least = plan.least_of_stages(plan.trainer()); least > 0)
     text += line("of stages, at least", least, "smaller micro-batches, as many as keep stages busy");
-  if (plan.kv_pages > 0)
-    text += line("kv_pages", plan.kv_pages,
-                 fmt::format("per rank, {} tokens each, {} together", plan.kv_page_tokens,
-                             gib_text(saturating_multiply(plan.kv_pages, plan.kv_page_bytes))));
-  if (plan.state_bytes > 0)
-    text += line("states", plan.running_sequences,
-                 fmt::format("of sequences at once in gated delta nets, per rank, {} bytes each, {} together",
-                             plan.state_bytes,
-                             gib_text(saturating_multiply(plan.running_sequences, plan.state_bytes))));
+  if (plan.cache.pages > 0)
+    text += line("kv_pages", plan.cache.pages,
+                 fmt::format("per rank, {} tokens each, {} together", plan.cache.page_tokens,
+                             gib_text(saturating_multiply(plan.cache.pages, plan.cache.page_bytes))));
+  if (plan.cache.state_bytes > 0)
+    text += line(
+        "states", plan.cache.running_sequences,
+        fmt::format("of sequences at once in gated delta nets, per rank, {} bytes each, {} together",
+                    plan.cache.state_bytes,
+                    gib_text(saturating_multiply(plan.cache.running_sequences, plan.cache.state_bytes))));
   return text;
 }
 

@@ -51,7 +51,7 @@ EpochLines fitting_lines(const Config& config) {
   for (const DataSource& source : config.data.train) {
     const PromptStream stream({{source.path}}, config.data, config.run.seed, *text.tokenizer,
                               text.chat_template(),
-                              {plan.max_prompt_tokens, plan.longest_sequence, !plan.generates});
+                              {plan.lengths.max_prompt, plan.lengths.longest, !plan.generates});
     all.lines += source.weight * static_cast<double>(stream.count_fitting());
   }
   return all;

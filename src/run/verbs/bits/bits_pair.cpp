@@ -134,7 +134,7 @@ std::vector<Request> BitsPair::requests() const {
   const int64_t vocab_size = generating_->config().vocab_size;
   const std::vector<int32_t> text = text_ids(of_.folder, vocab_size);
   std::vector<Request> all;
-  for (const int64_t length : prompt_lengths(plan_.context_tokens)) {
+  for (const int64_t length : prompt_lengths(plan_.lengths.context)) {
     const size_t number = all.size();
     std::vector<int32_t> ids = random_prompt(of_.seed, number, length, vocab_size);
     if (number % 2 == 1 && !text.empty())
@@ -158,7 +158,7 @@ void BitsPair::generate() {
     section.top_k = way.top_k;
     section.top_p = way.top_p;
     const GenerateOptions options =
-        sampling_options(section, generating_->config(), nullptr, of_.seed, plan_.max_new_tokens);
+        sampling_options(section, generating_->config(), nullptr, of_.seed, plan_.lengths.max_new);
     std::vector<Group> groups(mine.size());
     const auto keep = [&](size_t i, std::vector<Response> responses) {
       for (size_t k = 0; k < responses.size(); ++k) {

@@ -131,7 +131,7 @@ Json try_session(const Config& config, const RunPlan& plan, const ModelConfig& m
                     .chat = *text.chat_template(),
                     .helpers = helpers,
                     .sampling = sampling,
-                    .context_tokens = plan.longest_sequence});
+                    .context_tokens = plan.lengths.longest});
   const SessionHost::Ended ended = play(host, script, line);
   const SessionResult& result = ended.result;
   int64_t trained = 0;

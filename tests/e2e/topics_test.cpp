@@ -81,8 +81,8 @@ TEST(Topics, AreShortAndHaveATitle) {
   EXPECT_LE(std::count(overview.begin(), overview.end(), '\n'), 60);
 }
 
-/// What a newcomer reads first: no wider than a terminal but for tables, few lines beside tables and code, and
-/// every page of help is named.
+/// What a newcomer reads first: no wider than a terminal but for tables, few lines beside tables and code,
+/// and every page of help is named.
 TEST(Readme, IsShortAndNamesThePages) {
   const std::string text = read_file("README.md", 1 << 20);
   int64_t prose = 0;

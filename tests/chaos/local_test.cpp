@@ -1,6 +1,7 @@
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 to a run with `--local` at any instant from its start to its end, on a
 // terminal and into a pipe. What can be saved is, with 75; before that it ends with 128 + the number. Nothing
-// goes on afterwards, the terminal is as it was, and the run that goes on is the one that nobody stopped.
+// goes on afterwards, the terminal is as it was, and the run that goes on is the one that nobody stopped. Nor
+// does anything outlive a killed parent, and a killed rank has its report, whenever it is.
 
 #include "tests/chaos/chaos_run.h"
 #include "tests/support/local_run.h"
@@ -42,6 +43,24 @@ class LocalSignals : public ChaosRun {
     const std::string words = fmt::format(": saved step {}; run the same command again", newest_step(run));
     return printed.find(words) != std::string::npos ? "" : fmt::format("no \"{}\": {}", words, printed);
   }
+  /// Empty, or what is wrong after the parent (victim -1) or a rank was killed, if the run was not over
+  /// before.
+  std::string killed_defect(LocalRun& job, const std::string& run, int victim, pid_t killed) const {
+    const int code = job.wait();
+    for (const Stopwatch waited; !job.processes().empty() && waited.seconds() < 10;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::string printed = job.printed();
+    if (!job.processes().empty()) return fmt::format("code {}, and something goes on: {}", code, printed);
+    if (const std::string words = words_of_launcher(printed); !words.empty())
+      return words + " in: " + printed;
+    if (code == 0) return newest_step(run) == kChaosSteps ? "" : "code 0 without the last step: " + printed;
+    if (victim < 0) return code == 128 + SIGKILL ? "" : fmt::format("code {}: {}", code, printed);
+    if (code != kRetry && (code != static_cast<int>(Exit::internal) || newest_step(run) > 0))
+      return fmt::format("code {} with step {} saved: {}", code, newest_step(run), printed);
+    for (const std::string& words : {fmt::format("rank {}", victim), fmt::format("pid {}", killed)})
+      if (printed.find(words) == std::string::npos) return fmt::format("no \"{}\": {}", words, printed);
+    return "";
+  }
 
  private:
   std::mutex mutex_;
@@ -50,9 +69,9 @@ class LocalSignals : public ChaosRun {
 
 TEST_F(LocalSignals, SaveOrSayThatThereIsNothingToSave) {
   constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-  std::map<int, int> codes;
+  std::map<std::pair<int, int>, int> ends;  // signal and exit code
   std::mutex mutex;
-  run_cases(chaos_count(2, 30), [&](int64_t number, Draw& draw) -> std::string {
+  run_cases(chaos_count(2, 60), [&](int64_t number, Draw& draw) -> std::string {
     const Scenario& s = kScenarios[1 + draw.below(2)];  // two ranks
     const std::string run = fmt::format("local-{}", number);
     const double seconds = seconds_of(s);
@@ -71,13 +90,50 @@ TEST_F(LocalSignals, SaveOrSayThatThereIsNothingToSave) {
         return fmt::format("{}, signal {} after {:.3f} of {:.3f} s: {}", s.name, signal, instant, seconds,
                            defect);
       const std::lock_guard lock(mutex);
-      ++codes[job.wait()];
+      ++ends[{signal, job.wait()}];
     }
     return finish_and_compare(s, run);
   });
-  std::printf("exit codes:");
-  for (const auto& [code, times] : codes) std::printf(" %d (%d times)", code, times);
-  std::printf("\n");
+  for (const auto& [end, times] : ends)
+    std::printf("SIG%s: exit code %d, %d times\n", ::sigabbrev_np(end.first), end.second, times);
+}
+
+/// A killed rank is named in the report; the code asks for another start, or for a look where nothing was
+/// saved.
+TEST_F(LocalSignals, WhatIsKilledEndsTheRest) {
+  std::map<std::pair<std::string, int>, int> ends;  // who was killed, exit code
+  std::mutex mutex;
+  run_cases(chaos_count(1, 30), [&](int64_t number, Draw& draw) -> std::string {
+    const Scenario& s = kScenarios[1 + draw.below(2)];  // two ranks
+    const std::string run = fmt::format("killed-{}", number);
+    const double seconds = seconds_of(s), instant = draw.part() * 1.05 * seconds;
+    const int victim = static_cast<int>(number % 3) - 1;  // -1: the parent
+    const auto where = draw.below(2) > 0 ? LocalRun::Where::terminal : LocalRun::Where::pipe;
+    LocalRun job(program_, local(s, run), where);
+    const Stopwatch started;
+    pid_t killed = -1;
+    job.until([&] {
+      if (started.seconds() < instant) return false;
+      const std::map<int, pid_t> ranks = job.ranks();
+      if (victim >= 0 && !ranks.contains(victim)) return false;
+      killed = victim < 0 ? job.pid() : ranks.at(victim);
+      ::kill(killed, SIGKILL);
+      return true;
+    });
+    std::string defect = killed_defect(job, run, victim, killed);
+    if (defect.empty() && victim >= 0 && where == LocalRun::Where::terminal) defect = job.terminal_defect();
+    if (defect.empty()) defect = committed_defect(run, 0);
+    const std::string who = victim < 0 ? "the parent" : fmt::format("rank {}", victim);
+    if (!defect.empty())
+      return fmt::format("{}, {} killed after {:.3f} of {:.3f} s: {}", s.name, who, instant, seconds, defect);
+    {
+      const std::lock_guard lock(mutex);
+      ++ends[{killed < 0 ? "nobody" : who, job.wait()}];
+    }
+    return finish_and_compare(s, run);
+  });
+  for (const auto& [end, times] : ends)
+    std::printf("%s: exit code %d, %d times\n", end.first.c_str(), end.second, times);
 }
 
 }  // namespace

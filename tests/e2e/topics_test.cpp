@@ -81,6 +81,23 @@ TEST(Topics, AreShortAndHaveATitle) {
   EXPECT_LE(std::count(overview.begin(), overview.end(), '\n'), 60);
 }
 
+/// What a newcomer reads first: no wider than a terminal but for tables, few lines beside tables and code,
+/// and every page of help is named.
+TEST(Readme, IsShortAndNamesThePages) {
+  const std::string text = read_file("README.md", 1 << 20);
+  int64_t prose = 0;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with("|")) continue;
+    EXPECT_LE(line.size(), 80u) << line;
+    prose += !line.empty() && line[0] != '#' && !line.starts_with("    ");
+  }
+  EXPECT_LE(prose, 110);
+  const size_t more = text.find("\n## More\n");
+  ASSERT_NE(more, std::string::npos);
+  for (const TopicPage& page : topic_pages())
+    EXPECT_NE(text.find(page.name, more), std::string::npos) << page.name;
+}
+
 /// A key or a section, `rollout.n` in the column of another trainer aside.
 bool is_known(const std::string& word) {
   for (const KeyDoc& doc : config_key_docs())

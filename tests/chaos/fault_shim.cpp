@@ -8,6 +8,8 @@
 //                      KILL (the process is killed before it), TORN (after half of it was written); HANG
 //                      (every fsync that is counted has no end), SLOW (each takes TEMPER_FAULT_SECONDS for
 //                      each MiB that was written to its file since the last one)
+//   TEMPER_FAULT_LOCK  the number of the error with which every flock below the folder fails, as on a file
+//                      system without locks
 //   TEMPER_FAULT_LOG   a file that gets a line "NUMBER CALL [w] PATH" for each call, or only for the one that
 //                      goes wrong; w: it needs space
 #include <dirent.h>
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -195,6 +198,15 @@ int fsync(int descriptor) {
   if (meet("fsync", descriptor, true) == Meets::failure) return -1;
   take_as_long_as_a_slow_disk(descriptor);
   return real<int(int)>("fsync")(descriptor);
+}
+int flock(int descriptor, int operation) noexcept {
+  static const int error = atoi(variable("TEMPER_FAULT_LOCK", "0"));
+  char path[4096];
+  path_of(descriptor, path);
+  if (error == 0 || *plan().root == 0 || !below_root(path))
+    return real<int(int, int)>("flock")(descriptor, operation);
+  errno = error;
+  return -1;
 }
 int ftruncate(int descriptor, off_t size) noexcept {
   if (meet("ftruncate", descriptor, true) == Meets::failure) return -1;

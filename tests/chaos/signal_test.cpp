@@ -1,4 +1,5 @@
-// SIGUSR1, SIGTERM, SIGINT and SIGHUP at any instant from the start of a process to its end. A run that has
+// SIGUSR1, SIGTERM, SIGINT and SIGHUP at any instant from the start of a process to its end, half of them
+// twice within a moment, which is once. A run that has
 // something to save commits it and ends with 75; before that it ends with 128 + the number; and the run that
 // goes on is the one that nobody stopped. Generation and updates that take far longer are cut.
 
@@ -49,6 +50,12 @@ class SignalsAtAnyInstant : public ChaosRun {
     if (s.ranks == 0) return {signal.number, -2};
     return signal.to < s.ranks ? signal : Signal{SIGUSR1, -2};
   }
+  /// As launchers and `pkill` do it: the same signal once more, within the two seconds in which it is the
+  /// first. It comes again after a part of them, where the process has not ended.
+  static void send_again(Background& job, Signal signal, const Scenario& s, double seconds) {
+    const Stopwatch since;
+    if (job.until([&] { return since.seconds() >= seconds; })) send(job, signal, s.ranks);
+  }
   /// False: there is no such process, yet or any more. mpirun drops what comes before it has started them.
   static bool send(const Background& job, Signal signal, int ranks) {
     const std::map<int, pid_t> there = job.ranks();
@@ -98,11 +105,14 @@ TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
       bool hit = job.until([&] { return started.seconds() >= instant; });
       const Stopwatch since;
       hit = hit && send(job, signal, s.ranks);
+      const double again = draw.below(2) == 0 ? draw.part() : -1;
+      if (hit && again >= 0) send_again(job, signal, s, again);
       const int64_t reached = hit ? steps_done(run) : kChaosSteps;
       const int code = job.wait();
       const std::string fault =
-          fmt::format("{}, signal {} to {} after {:.3f} of {:.3f} s, ended in {:.3f} s", s.name,
-                      signal.number, signal.to, instant, seconds, since.seconds());
+          fmt::format("{}, signal {} to {} after {:.3f} of {:.3f} s{}, ended in {:.3f} s", s.name,
+                      signal.number, signal.to, instant, seconds,
+                      again < 0 ? "" : fmt::format(" and {:.3f} s later", again), since.seconds());
       {
         const std::lock_guard lock(mutex_);
         if (hit) longest_ = std::max(longest_, since.seconds());

@@ -363,6 +363,23 @@ TEST_F(ExitCodes, NumbersThatAreNotFinite) {
   EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0) << output();
 }
 
+/// Loss and gradient of every update are finite; what the last one made is not.
+TEST_F(ExitCodes, WeightsThatAreNotFiniteAreNotCommitted) {
+  const std::string sft =
+      "train run.toml algorithm.name=sft rollout.samples_per_prompt=1 train.samples_per_update=5 "
+      "checkpoint.every=1 checkpoint.keep=1 ";
+  EXPECT_EQ(program_.run_ranks(2, sft + "optimizer.weight_decay=1e25 optimizer.lr=1"),
+            static_cast<int>(Exit::numerics))
+      << output();
+  expect_block({"not finite", "param/", "last good checkpoint", "nonfinite/"}, "weights");
+  const std::vector<std::string> saved = list_directory(program_.path("runs/r/checkpoints")),
+                                 dumps = list_directory(program_.path("runs/r/nonfinite"));
+  EXPECT_EQ(saved, std::vector<std::string>{"step-000001"}) << "the good one stays, and nothing half made";
+  ASSERT_EQ(dumps, std::vector<std::string>{"step-000002.jsonl"});
+  EXPECT_EQ(program_.run("verify --checkpoint runs/r"), 0) << output();
+  EXPECT_EQ(program_.run(sft + "run.name=again --replay runs/r/nonfinite/" + dumps[0]), 0) << output();
+}
+
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they take terabytes of addresses
 TEST_F(ExitCodes, MemoryThatIsNotThere) {
   const std::string limited = "ulimit -d 1000000; " + program_.temper() + " train run.toml ";

@@ -73,10 +73,10 @@ std::vector<Hdf5Dataset> datasets_of(std::span<const StateTensor> state) {
   return datasets;
 }
 
-[[noreturn]] void refuse_numbers(const std::string& tensor, int64_t first) {
+[[noreturn]] void refuse_numbers(const std::string& where) {
   fail(Exit::numerics,
        {.what = "a checkpoint was not written: its numbers are not finite",
-        .where = fmt::format("{}, elements from {} on", tensor, first),
+        .where = where,
         .why = "weights or moments of the optimizer are infinite or no numbers: nothing can go on from them",
         .fix = "the last good checkpoint is as it was: start again from it with a lower optimizer.lr"});
 }
@@ -91,7 +91,7 @@ Json write_piece(RankFile& file, const StateTensor& s, device::HostWindows& wind
     Digest digest;
     s.read({first, end}, windows, [&](const char* from, int64_t bytes) {
       if (numbers == Numbers::finite && !all_finite(s.stored_dtype(), from, bytes))
-        refuse_numbers(s.name, first);
+        refuse_numbers(fmt::format("{}, elements from {} on", s.name, first));
       file.write_data(from, bytes, digest);
     });
     shards.push_back(
@@ -209,6 +209,22 @@ std::string defect_of(const SaveRules& rules, const Work& work) {
   }
 }
 
+/// Writes this rank's file; returns its entry, or what all ranks have to know instead: "defect", why there is
+/// no file where that need not end the run, or "not_finite", the place of a number that nothing can go on
+/// from.
+Json rank_entry(const std::string& folder, int rank, std::span<const StateTensor> state,
+                const SaveRules& rules) {
+  Json entry;
+  try {
+    const std::string defect =
+        defect_of(rules, [&] { entry = write_rank_file(folder, rank, state, rules.numbers); });
+    return defect.empty() ? entry : Json{{"defect", defect}};
+  } catch (const Error& e) {
+    if (e.code() != Exit::numerics) throw;
+    return {{"not_finite", e.problem().where}};
+  }
+}
+
 /// Rank 0: the manifest of what all ranks wrote, and the new name of the folder.
 void finish_checkpoint(const std::string& temporary, const std::string& final_path, int64_t step, Json files,
                        const Json& meta) {
@@ -237,16 +253,19 @@ SaveResult save_checkpoint(const std::string& folder, int64_t step, std::span<co
     make_directories(temporary);
   });
   comm.barrier("checkpoint folder made by rank 0");
-  Json mine;
-  const std::string of_file =
-      defect_of(rules, [&] { mine = write_rank_file(temporary, comm.rank(), state, rules.numbers); });
-  if (defect.empty()) defect = of_file;
+  Json mine = rank_entry(temporary, comm.rank(), state, rules);
   if (!defect.empty()) mine = {{"defect", defect}};
   const std::vector<std::string> entries = comm.all_gather(mine.dump(), "checkpoint file digests, copied");
   Json files = Json::array();
+  std::string not_finite;
   for (const std::string& text : entries) {
     files.push_back(Json::parse(text));
     if (defect.empty() && files.back().contains("defect")) defect = files.back().at("defect");
+    if (not_finite.empty() && files.back().contains("not_finite")) not_finite = files.back().at("not_finite");
+  }
+  if (!not_finite.empty()) {
+    if (comm.rank() == 0) remove_tree(temporary);
+    refuse_numbers(not_finite);
   }
   if (comm.rank() == 0 && defect.empty())
     defect =

@@ -59,8 +59,9 @@ struct SaveResult {
 };
 
 /// `folder` is the run's checkpoints folder. `meta`: scalar state and configs, kept verbatim. All ranks call
-/// it with the same step, meta and rules. Numbers that are not finite where they have to be end it with
-/// Exit::numerics before the commit, a rank that cannot write with Exit::storage: what was there stays.
+/// it with the same step, meta and rules. Numbers that are not finite where they have to be end it on all
+/// ranks with the same Exit::numerics before the commit, a rank that cannot write with Exit::storage: what
+/// was there stays.
 SaveResult save_checkpoint(const std::string& folder, int64_t step, std::span<const StateTensor> state,
                            const Json& meta, Comm& comm, const SaveRules& rules = {});
 

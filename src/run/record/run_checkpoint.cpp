@@ -37,7 +37,17 @@ SaveResult CheckpointWriter::write(const std::string& folder, int64_t step, bool
     for (const auto& [name, value] : of_rank.items())
       if (!meta.contains(name)) append_member(meta, name, value);
   }
-  return save_checkpoint(folder, step, tensors_, meta, comm_, {Numbers::finite, optional});
+  try {
+    return save_checkpoint(folder, step, tensors_, meta, comm_, {Numbers::finite, optional});
+  } catch (const Error& e) {
+    if (e.code() != Exit::numerics) throw;
+    for (const auto& dump : dumps_) dump();
+    comm_.barrier("dump of a step whose numbers are not finite");
+    Problem problem = e.problem();
+    if (!dumps_.empty())
+      problem.why += "; what the step was trained on was written to nonfinite/ in the run folder";
+    fail(Exit::numerics, std::move(problem));
+  }
 }
 
 /// Those who read bytes that ranks send take what is wrong with them for a bug; these came from a disk.

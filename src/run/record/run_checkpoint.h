@@ -6,6 +6,7 @@
 // `older/step-XXXXXX/` and a parameter, weights that a step which a stop cut goes on with;
 // `unfinished`, the groups that the last generated step left; `roles/NAME/`, what another role adds.
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +46,12 @@ class CheckpointWriter {
   void count(const std::string& key, int64_t value) { meta_[key] = value; }
   void text(const std::string& key, const std::string& value) { meta_[key] = value; }
 
+  /// `dump` keeps what the step was made of, where its numbers are no state to go on from.
+  void dump_if_refused(std::function<void()> dump) { dumps_.push_back(std::move(dump)); }
+
   /// Into `folder`, the run's checkpoints; all ranks call it. `optional`: one that cannot be written ends
-  /// nothing.
+  /// nothing. Numbers that are not finite: the dumps are made on all ranks before it ends with
+  /// Exit::numerics.
   SaveResult write(const std::string& folder, int64_t step, bool optional);
 
  private:
@@ -55,6 +60,7 @@ class CheckpointWriter {
   Arena memory_;  // of `bytes`
   std::vector<StateTensor> tensors_;
   Json meta_ = Json::object();
+  std::vector<std::function<void()>> dumps_;
 };
 
 /// A missing entry, or one of another kind or size, is Exit::data. Digests were compared before.

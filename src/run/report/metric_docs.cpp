@@ -87,9 +87,11 @@ constexpr std::array kMetrics{
               "score and length of the rollouts of a domain (data.domain_key)"},
     MetricDoc{"domain/<domain>/reward/<part>/mean", "each reward function by domain"},
     MetricDoc{"domain/<domain>/responses", "responses of a domain"},
+    MetricDoc{"domain/left_out", "domains of a step that have no metrics: beyond 64 of it, 128 of a run"},
     MetricDoc{"val/<set>/domain/<domain>/{score,response_length}/{mean,max,min,clip_ratio}",
               "the same of validation responses"},
     MetricDoc{"val/<set>/domain/<domain>/{responses,reward}", "the same, reward/<part>/mean"},
+    MetricDoc{"val/<set>/domain/left_out", "domains of a validation that have none: beyond 64"},
     MetricDoc{
         "timing_s/{step,gen,gen_all_ranks,reward,ref,teacher,adv,old_log_prob,update_actor,sync_weights,"
         "save_checkpoint,export_hf}",

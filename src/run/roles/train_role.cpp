@@ -13,7 +13,6 @@
 #include "src/run/roles/train_record.h"
 
 namespace temper {
-
 TrainRole::TrainRole(const RoleParts& parts)
     : p_(parts),
       model_(p_.model()),
@@ -78,7 +77,6 @@ bool TrainRole::phase(int64_t step) {
     p_.end.set_trained(step);
     return true;
   }
-
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
   if (!stats.empty() && stats.back().dropped) {
@@ -101,6 +99,7 @@ bool TrainRole::phase(int64_t step) {
                  static_cast<double>(step - 1 - oldest_version(in_order(groups), step - 1)));
   p_.journal.add(p_.memory.metrics("train"));
   record_traffic(p_.journal, trainers(), stats, trainer_.trim(p_.ctx));
+  if (trainers().rank() == 0) trained_ = std::move(groups);
   return true;
 }
 

@@ -30,6 +30,8 @@ void TrainRole::save(CheckpointWriter& checkpoint) const {
   }
   const std::vector<Group>& unfinished = p_.groups.unfinished_after(cut_ ? produced_ + 1 : produced_);
   if (!unfinished.empty()) checkpoint.bytes(kUnfinished, groups_to_bytes(unfinished));
+  if (!trained_.empty())
+    checkpoint.dump_if_refused([this] { p_.journal.write_groups("nonfinite", trained_, step_); });
   checkpoint.count("optimizer_updates", trainer_.optimizer().count());
   checkpoint.count("data_position", data_position);
 }

@@ -63,6 +63,55 @@ TEST(PartNames, OfARunThatGoesOnAreThoseOfItsMetrics) {
   }
 }
 
+/// Metrics of a step with so many domains from `first` on, and one whose name begins with another's.
+Metrics domains_from(int first, int count) {
+  Metrics metrics{{"critic/score/mean", 1}};
+  for (int i = first; i < first + count; ++i)
+    for (const char* of : {"responses", "score/mean", "response_length/clip_ratio", "reward/math/mean"})
+      metrics[fmt::format("domain/d{:04d}/{}", i, of)] = i;
+  return metrics;
+}
+
+TEST(DomainNames, OfARunAreSoManyAndTheRestIsCounted) {
+  PartNames names;
+  const int most = static_cast<int>(kMaxDomainsOfARun);
+  Metrics first = domains_from(0, most - 1);
+  const std::string inner = fmt::format("domain/d{:04d}/score", most);  // its name begins with one left out
+  first[inner + "/responses"] = 2, first[inner + "/score/mean"] = 3;
+  const Metrics all = first;
+  EXPECT_EQ(names.limit(first), "");
+  EXPECT_EQ(first, all);
+  Metrics later = domains_from(most - 1, 3);
+  later[inner + "/responses"] = 2, later[inner + "/score/mean"] = 3;
+  EXPECT_NE(names.limit(later).find(fmt::format("more than {} domains", most)), std::string::npos);
+  EXPECT_EQ(later, (Metrics{{"critic/score/mean", 1},
+                            {"domain/left_out", 3},
+                            {inner + "/responses", 2},
+                            {inner + "/score/mean", 3}}));
+  Metrics again = domains_from(most, 1), known = domains_from(3, 2);
+  EXPECT_EQ(names.limit(again), "") << "said once";
+  EXPECT_EQ(again.at("domain/left_out"), 1);
+  names.limit(known);
+  EXPECT_EQ(known, domains_from(3, 2));
+}
+
+TEST(DomainNames, OfARunThatGoesOnAreThoseOfItsMetrics) {
+  const TempDir folder;
+  const std::string file = folder / "metrics.jsonl";
+  PartNames whole;
+  std::string text;
+  for (int step = 0; step < 4; ++step) {
+    Metrics metrics = domains_from(40 * step, 50), again = metrics;
+    PartNames resumed(file);
+    whole.limit(metrics);
+    resumed.limit(again);
+    EXPECT_EQ(again, metrics) << step;
+    text += "{\"step\":" + std::to_string(step + 1);
+    for (const auto& [name, value] : metrics) text += fmt::format(",\"{}\":{}", name, value);
+    write_file_atomic(file, text += "}\n");
+  }
+}
+
 TEST(SampleLines, ShowTheQuestionNotTheTemplate) {
   Group group;
   Trajectory& t = group.samples.emplace_back();

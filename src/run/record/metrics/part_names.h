@@ -1,6 +1,7 @@
 #pragma once
-// Names of the parts that reward programs report: a program may make new ones without end, and each is a
-// column of the metrics, a curve, a tag of the event files.
+// Names that programs and data bring into the metrics: the parts that reward programs report, the domains of
+// data.domain_key. Both may make new ones without end, and each is a column of the metrics, a curve, a tag of
+// the event files.
 
 #include <map>
 #include <set>
@@ -8,7 +9,7 @@
 
 namespace temper {
 
-inline constexpr size_t kMaxPartNamesOfARun = 128;
+inline constexpr size_t kMaxPartNamesOfARun = 128, kMaxDomainsOfARun = 128;
 
 class PartNames {
  public:
@@ -18,12 +19,16 @@ class PartNames {
   explicit PartNames(const std::string& metrics_file);
 
   /// Takes `reward/NAME/mean` of names beyond the first kMaxPartNamesOfARun of the run out of the metrics of
-  /// a step, and counts them in `reward/parts_left_out`. Returns a warning, once.
+  /// a step, and counts them in `reward/parts_left_out`; all of domains beyond the first kMaxDomainsOfARun,
+  /// counted in `domain/left_out`. Returns a warning of each, once.
   std::string limit(std::map<std::string, double>& metrics);
 
  private:
-  std::set<std::string> known_;
-  bool told_ = false;
+  std::string limit_parts(std::map<std::string, double>& metrics);
+  std::string limit_domains(std::map<std::string, double>& metrics);
+
+  std::set<std::string> parts_, domains_;  // reward/NAME/mean; domain/NAME/
+  bool told_of_parts_ = false, told_of_domains_ = false;
 };
 
 }  // namespace temper

@@ -159,7 +159,7 @@ void Linear::backward_swiglu(Ctx& c, const Tensor& dgate_up, const CTensor& dy, 
   adapter_.backward_swiglu(c, dgate_up, da, dy, a, gate_up, low);
 }
 
-/// Of whole weights, adapters aside.
+/// With whole weights, adapters aside.
 void Linear::backward_base(Ctx& c, const Tensor& dx, const CTensor& dy, const CTensor& x) const {
   if (weight_->has_grad()) linear_backward_weight(c, weight_->grad, dy, x, weight_->take_write());
   add_bias_gradient(c, dy);

@@ -37,7 +37,7 @@ struct Summed {
     return {.count = 2, .to = {0, 3 * unit}, .from = {0, 2 * unit}, .rows = {2 * unit, unit}};
   }
 };
-constexpr Summed kSummed[] = {{1, 3, 5},     {72, 8, 8}, {2048, 24, 32},
+constexpr Summed kSummed[] = {{1, 3, 5},     {72, 8, 8},     {2048, 24, 32},
                               {2049, 8, 16}, {4504, 80, 48}, {130, 16, 144}};
 
 /// Tokens of a chain: a GPU has parts of 2,048 where copies of 16 bytes can bring them

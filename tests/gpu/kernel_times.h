@@ -3,13 +3,16 @@
 
 #include <cuda_runtime.h>
 #include <cupti.h>
+#include <cxxabi.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/core/check.h"
@@ -19,6 +22,7 @@ namespace temper {
 
 class KernelTimes {
  public:
+  /// A kernel may begin while the one before it runs, and wait for it: its time begins where that one ends.
   struct Time {
     double milliseconds = 0;
     int64_t calls = 0;
@@ -43,15 +47,19 @@ class KernelTimes {
     check(cuptiGetStreamIdEx(current, static_cast<CUstream>(lane.stream()), 0, &stream),
           "cuptiGetStreamIdEx");
     const std::lock_guard lock(state().mutex);
-    return state().streams[stream];
+    return by_name(state().streams[stream]);
   }
 
  private:
+  struct Record {
+    std::string name;
+    uint64_t start, end;
+  };
   static constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                                   CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
   struct Streams {
     std::mutex mutex;
-    std::map<uint32_t, ByName> streams;
+    std::map<uint32_t, std::vector<Record>> streams;
     Streams& operator=(const Streams&) {
       streams.clear();
       return *this;
@@ -70,11 +78,21 @@ class KernelTimes {
     *bytes = kBytes;
     *most_records = 0;
   }
-  template <class Record>
-  static void add(uint32_t stream, const std::string& name, const Record& record) {
-    Time& time = state().streams[stream][name];
-    time.milliseconds += static_cast<double>(record.end - record.start) * 1e-6;
-    ++time.calls;
+  static ByName by_name(std::vector<Record>& records) {
+    std::ranges::stable_sort(records, {}, &Record::end);
+    ByName times;
+    uint64_t until = 0;  // the end of those before
+    for (const Record& r : records) {
+      Time& time = times[r.name];
+      time.milliseconds += static_cast<double>(r.end - std::clamp(until, r.start, r.end)) * 1e-6;
+      ++time.calls;
+      until = r.end;
+    }
+    return times;
+  }
+  template <class Activity>
+  static void add(uint32_t stream, const std::string& name, const Activity& activity) {
+    state().streams[stream].push_back({name, activity.start, activity.end});
   }
   static void CUPTIAPI take_records(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
     const std::lock_guard lock(state().mutex);
@@ -95,6 +113,17 @@ class KernelTimes {
     std::free(buffer);
   }
 };
+
+/// "delta_backward::reverse_kernel<128, 8>" of a kernel's symbol.
+inline std::string readable(const std::string& symbol) {
+  const std::unique_ptr<char, decltype(&std::free)> whole(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
+  std::string name = whole ? whole.get() : symbol;
+  for (const std::string_view left_out : {"(anonymous namespace)::", "temper::cuda::", "void "})
+    for (size_t at = name.find(left_out); at != std::string::npos; at = name.find(left_out, at))
+      name.erase(at, left_out.size());
+  return name.substr(0, name.find('('));
+}
 
 /// Prints the `most` names with the longest times, a row each, and the sum of all.
 inline void print_longest(const KernelTimes::ByName& times, size_t most) {

@@ -1,11 +1,6 @@
 // Time of the gated delta rule's backward at the heads of a model of 9B, kernel by kernel, random data.
 // Prints Markdown rows.
 
-#include <cxxabi.h>
-
-#include <cstdlib>
-#include <memory>
-
 #include "src/ops/hybrid/delta.h"
 #include "tests/gpu/burst_times.h"
 #include "tests/gpu/gpu_support.h"
@@ -40,15 +35,6 @@ struct Rows {
   Tensor qkv, u, d_o, beta, dqkv, dbeta, dg;
   CTensor decays;
 };
-
-/// "reverse_kernel<128, 8>" of a kernel's symbol.
-std::string readable(const std::string& symbol) {
-  const std::unique_ptr<char, decltype(&std::free)> whole(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
-  std::string name = whole ? whole.get() : symbol;
-  name.resize(std::min(name.size(), name.find("(temper")));
-  return name.substr(name.rfind("::") == std::string::npos ? 0 : name.rfind("::") + 2);
-}
 
 void bench(Ctx& c, int32_t sequences, int32_t length) {
   ArenaScope scope(c.scratch);

@@ -1,8 +1,6 @@
 // What a gated delta net costs beside its products: kernel times of forward and backward of a layer of the 9B
 // shape (half of what three layers take more than one), and of them those of the kernels that its ops launch
-// by themselves. Prints Markdown rows.
-
-#include <set>
+// by themselves, in the share of their calls. Prints Markdown rows.
 
 #include "src/models/layer_pass.h"
 #include "src/ops/hybrid/delta.h"
@@ -17,11 +15,13 @@ namespace {
 constexpr DeltaShape kHeads{16, 32, 128, 128};
 constexpr int64_t kTaps = 4;
 
+using ByName = KernelTimes::ByName;
+
 struct Directions {
-  KernelTimes::ByName forward, backward;
+  ByName forward, backward;
 };
 
-KernelTimes::ByName times_of(Lane& lane, const std::function<void()>& run) {
+ByName times_of(Lane& lane, const std::function<void()>& run) {
   lane.wait();
   KernelTimes times;
   run();
@@ -78,34 +78,59 @@ Directions times_of_ops(const std::vector<int32_t>& ends) {
                dnorm = make({kHeads.value_dim}, DType::f32);
   const CTensor cu = to_device(c, view_of(ends.data(), {std::ssize(ends)}));
   Directions times;
-  times.forward = times_of(c.lane, [&] {
-    delta_inputs_forward(c, qkv, beta, g, x, w, a_log, bias, cu, kHeads);
-    delta_rule_forward(c, o, u, decays, qkv, beta, g, cu, kHeads);
-    gated_norm_forward(c, out, rstd, o, x, norm, kHeads, 1e-6);
-  });
-  times.backward = times_of(c.lane, [&] {
-    gated_norm_backward(c, out, dx, dnorm, out, o, x, norm, rstd, kHeads);
-    delta_rule_backward(c, dqkv, dbeta, dg, out, qkv, beta, u, decays, cu, kHeads);
-    delta_gates_backward(c, dx, da_log, dbias, dbeta, dg, beta, g, x, a_log, bias, kHeads);
-    delta_conv_backward(c, dx, dw, dqkv, x, w, cu, kHeads);
-  });
+  for (int i = 0; i < 2; ++i) {  // the first one tests the kernels, with others
+    times.forward = times_of(c.lane, [&] {
+      delta_inputs_forward(c, qkv, beta, g, x, w, a_log, bias, cu, kHeads);
+      delta_rule_forward(c, o, u, decays, qkv, beta, g, cu, kHeads);
+      gated_norm_forward(c, out, rstd, o, x, norm, kHeads, 1e-6);
+    });
+    times.backward = times_of(c.lane, [&] {
+      gated_norm_backward(c, out, dx, dnorm, out, o, x, norm, rstd, kHeads);
+      delta_rule_backward(c, dqkv, dbeta, dg, out, qkv, beta, u, decays, cu, kHeads);
+      delta_gates_backward(c, dx, da_log, dbias, dbeta, dg, beta, g, x, a_log, bias, kHeads);
+      delta_conv_backward(c, dx, dw, dqkv, x, w, cu, kHeads);
+    });
+  }
   return times;
 }
 
-double milliseconds_of(const KernelTimes::ByName& times, const KernelTimes::ByName* among = nullptr) {
+ByName layer_of(const ByName& one, const ByName& three) {
+  ByName layer = three;
+  for (auto& [name, time] : layer) {
+    const auto first = one.find(name);
+    const KernelTimes::Time less = first == one.end() ? KernelTimes::Time{} : first->second;
+    time = {(time.milliseconds - less.milliseconds) / 2, (time.calls - less.calls) / 2};
+  }
+  return layer;
+}
+
+/// What the kernels of the ops take in a layer, which has other calls of some of them.
+ByName own_times(const ByName& layer, const ByName& ops) {
+  ByName own;
+  for (const auto& [name, time] : layer) {
+    const auto op = ops.find(name);
+    if (op == ops.end() || time.calls == 0 || name.starts_with("copy") || name == "fill") continue;
+    const int64_t calls = std::min(op->second.calls, time.calls);
+    const double share = static_cast<double>(calls) / static_cast<double>(time.calls);
+    own[name] = {time.milliseconds * share, calls};
+  }
+  return own;
+}
+
+double milliseconds_of(const ByName& times) {
   double sum = 0;
-  for (const auto& [name, time] : times)
-    if (among == nullptr || (among->contains(name) && !name.starts_with("copy") && name != "fill"))
-      sum += time.milliseconds;
+  for (const auto& [name, time] : times) sum += time.milliseconds;
   return sum;
 }
 
-void print(const char* direction, int32_t sequences, int32_t length, const KernelTimes::ByName& one,
-           const KernelTimes::ByName& three, const KernelTimes::ByName& ops) {
-  const double layer = (milliseconds_of(three) - milliseconds_of(one)) / 2,
-               own = (milliseconds_of(three, &ops) - milliseconds_of(one, &ops)) / 2;
-  std::printf("| mixer without its products, %s, %d x %d tokens | %.3f of %.3f ms | %.1f %% |\n", direction,
-              sequences, length, own, layer, 100 * own / layer);
+void print(const std::string& direction, const ByName& layer, const ByName& ops) {
+  const ByName own = own_times(layer, ops);
+  const double all = milliseconds_of(layer), mixer = milliseconds_of(own);
+  std::printf("| mixer without its products, %s | %.3f of %.3f ms | %.1f %% |\n", direction.c_str(), mixer,
+              all, 100 * mixer / all);
+  for (const auto& [name, time] : own)
+    std::printf("| - %s, %ld calls | %.3f ms | %.1f %% |\n", readable(name).c_str(), time.calls, time.milliseconds,
+                100 * time.milliseconds / all);
 }
 
 void bench(int32_t sequences, int32_t length) {
@@ -119,8 +144,9 @@ void bench(int32_t sequences, int32_t length) {
   }
   const Directions one = times_of_layers(1, list, length + 1), three = times_of_layers(3, list, length + 1),
                    ops = times_of_ops(ends);
-  print("forward", sequences, length, one.forward, three.forward, ops.forward);
-  print("backward", sequences, length, one.backward, three.backward, ops.backward);
+  const std::string tokens = fmt::format("{} x {} tokens", sequences, length);
+  print("forward, " + tokens, layer_of(one.forward, three.forward), ops.forward);
+  print("backward, " + tokens, layer_of(one.backward, three.backward), ops.backward);
 }
 
 }  // namespace

@@ -308,7 +308,7 @@ TEST(Plan, LengthsAndCache) {
 
   const RunPlan given =
       plan_of({"rollout.max_prompt_tokens=16", "rollout.kv_memory=80000", "run.dtype=bf16"}).plan;
-  EXPECT_EQ(given.longest_sequence, 32);
+  EXPECT_EQ(given.lengths.longest, 32);
   EXPECT_EQ(given.cache.page_bytes, 4096);
   EXPECT_EQ(given.cache.pages, 19);
 }

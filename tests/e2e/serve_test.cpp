@@ -163,7 +163,7 @@ TEST_F(Serve, StreamsSayTheSame) {
     }
   }
   EXPECT_TRUE(done);
-  EXPECT_EQ(text, expected[0]["text"]);
+  EXPECT_EQ(text, expected[0]["text"].get<std::string>());
   EXPECT_EQ(Json(ids), expected[0]["tokens"]);
   EXPECT_EQ(usage, std::ssize(ids));
   const ClientAnswer events =

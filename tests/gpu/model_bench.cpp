@@ -364,9 +364,9 @@ void bench_decode(const Bench& b, const Model& model, double read_rate, int64_t 
   const double hit = experts_hit(model, batch);
   Backend gpu(Device::cuda);
   Engine engine(model, engine_options(batch), gpu.ctx().lane);
-  generate_seconds(model, engine, gpu, batch, kPrompt, 4);
+  generate_seconds(model, engine, gpu, batch, kPrompt, kNew + kFurther);  // products and steps are chosen
   std::vector<Response> responses;
-  // All sequences decode by the time that the first of them has kNew tokens: what further ones take is decoding alone.
+  // All sequences decode when the first has kNew tokens: what further ones take is decoding alone.
   const double whole = generate_seconds(model, engine, gpu, batch, kPrompt, kNew, &responses),
                longer = generate_seconds(model, engine, gpu, batch, kPrompt, kNew + kFurther);
   const double step = (longer - whole) / kFurther;

@@ -75,13 +75,17 @@ void path_of(int descriptor, char (&path)[4096]) {
   path[length < 0 ? 0 : length] = 0;
 }
 
+/// The call's errno stays as it is.
 void write_line(long number, const char* name, bool needs_space, const char* path) {
+  if (*plan().log == 0) return;
+  const int before = errno;
   char line[4400];
   const int length =
       snprintf(line, sizeof line, "%ld %s %s%s\n", number, name, needs_space ? "w " : "", path);
   const long file = syscall(SYS_openat, AT_FDCWD, plan().log, O_WRONLY | O_CREAT | O_APPEND, 0644);
   syscall(SYS_write, file, line, static_cast<size_t>(length));
   syscall(SYS_close, file);
+  errno = before;
 }
 
 Meets meet(const char* name, const char* path, bool needs_space = false) {

@@ -17,7 +17,8 @@ constexpr Scenario kRuns[] = {
      "roles.reference.ranks='\"1\"' "},
     {"adapters", 2, "lora.rank=2 "},
     {"sft", 2,
-     "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "},
+     "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "
+     "train.samples_per_update=6 "},
 };
 constexpr const char* kWild[] = {"optimizer.weight_decay=1e25 ", "optimizer.weight_decay=1e30 ",
                                  "optimizer.weight_decay=1e38 ", "optimizer.lr=1000 optimizer.grad_clip=0 "};

@@ -126,7 +126,7 @@ void Lease::wait_until_free(const std::string& found) {
                         .where = path_,
                         .why = "its owner is " + first_line(now) + ", which renews its lease",
                         .fix = "wait for it, stop it, or choose another run.name"});
-    if (now != found) return;  // it was just begun: from the start
+    if (now != found || owner_has_died(found)) return;  // it was just begun, or may be taken: from the start
   }
   take_away(found);
 }

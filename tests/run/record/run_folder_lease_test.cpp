@@ -66,6 +66,19 @@ TEST_F(RunFolderLease, HasOneOwner) {
   expect_error(Exit::storage, {"another owner"}, "a lease that was taken", [&] { second.require_intact(); });
 }
 
+TEST_F(RunFolderLease, AnOwnerThatEndsWhileItIsWaitedForHasNothing) {
+  const pid_t first = owner();
+  ::kill(first, SIGSTOP);
+  const std::jthread end([first] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ::kill(first, SIGKILL);
+    ::waitpid(first, nullptr, 0);
+  });
+  const Stopwatch watch;
+  const RunFolder second(dir_.path(), "run");
+  EXPECT_LT(watch.seconds(), 30) << "it has not renewed its lease for less than a minute";
+}
+
 TEST_F(RunFolderLease, IsTakenByWhateverErrorLocksFail) {
   for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL}) {
     lock_error = error;

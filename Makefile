@@ -175,7 +175,7 @@ test-long: deps
 test-layouts: deps
 	@$(MAKE) --no-print-directory build/temper $(LAYOUT_TESTS)
 	@SUITE=layouts JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
-# Each method and agents learn their tasks, and from shuffled answers none: half an hour on two cores.
+# Methods, models of each kind and agents learn their tasks, and from shuffled answers none: an hour and more on two cores.
 test-learn: deps
 	@$(MAKE) --no-print-directory build/temper $(LEARN_TESTS)
 	@SUITE=learn JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
@@ -273,7 +273,7 @@ help:
 	@echo "make test-gpu               the tests that need an H100 or H200"
 	@echo "make test-long              runs of many steps: their memory stays flat (half an hour)"
 	@echo "make test-layouts           runs of up to 8 ranks that share a model along each axis, stopped after every step"
-	@echo "make test-learn             methods, a hybrid model and agents learn their tasks (an hour)"
+	@echo "make test-learn             methods, experts, a hybrid model and agents learn their tasks (hours)"
 	@echo "make test-clients           openai, lm-eval, Claude Code and others (from PyPI, of PYTHON=python3) as they are"
 	@echo "make test-tsan              data races: tests of core, comm, ops, train and agents, and runs, under the thread sanitizer"
 	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"

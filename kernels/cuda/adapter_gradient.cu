@@ -3,7 +3,7 @@
 // of their own, which are then added ascending. A block of threads takes 128 columns of the wide matrix and
 // all of the narrow one's: the wide one is read once, through a ring of shared memory.
 
-#include "kernels/cuda/device/delta_copies.cuh"
+#include "kernels/cuda/device/shared_copies.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/scratch/adapter.h"
 
@@ -11,7 +11,6 @@ namespace temper::cuda {
 namespace {
 
 using bf = __nv_bfloat16;
-using delta_backward::copies_commit, delta_backward::copies_wait, delta_backward::copy_async16;
 constexpr int kThreads = 256, kColumns = 128;  // 16 columns a warp
 constexpr int kTokens = 64, kStages = 3;       // tokens of a stage
 

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_trial.h"
-#include "kernels/cuda/kernel_trials.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/trial_memory.h"
 
 namespace temper::cuda {
@@ -94,7 +94,7 @@ bool has_bits_of_prefill(Libraries& libraries, const AttentionShape& shape, int6
 
 bool may_use_decode(Ctx& ctx, const AttentionCall& a) {
   if (a.group() > kDecodeGroup) return false;
-  TestedLibraries& libraries = tested_libraries_of(ctx);
+  Libraries& libraries = libraries_of(ctx);
   const AttentionShape shape{a.q_heads, a.kv_heads, a.head_dim};
   const int copied = rows_per_copy(a.pages.page_tokens);
   return libraries.attention_heads.may_use(

@@ -4,7 +4,6 @@
 
 #include <cctype>
 
-#include "kernels/cuda/kernel_trials.h"
 #include "src/core/file.h"
 #include "src/core/gpu/driver.h"
 #include "src/core/process/cuda_version.h"
@@ -102,6 +101,6 @@ CUtensorMap Libraries::tensor_map(const void* data, const std::vector<uint64_t>&
   return map;
 }
 
-void open_libraries(Lane& lane) { lane.set_libraries(std::make_unique<TestedLibraries>(lane)); }
+void open_libraries(Lane& lane) { lane.set_libraries(std::make_unique<Libraries>(lane)); }
 
 }  // namespace temper::cuda

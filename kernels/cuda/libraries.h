@@ -16,6 +16,7 @@
 #include "kernels/cuda/choice_file.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/tested_shapes.h"
 #include "src/core/cuda.h"
 
 namespace temper::cuda {
@@ -86,6 +87,10 @@ class Libraries : public LaneLibraries {
   /// Products of an expert (kind, N, K or M of a weight gradient, added) whose grouped kernels passed their
   /// self-test.
   std::set<std::tuple<ProductKind, int64_t, int64_t, bool>> expert_shapes;
+  /// Attention over pages: query heads, kv heads, their size, rows of a tensor copy.
+  TestedShapes<std::tuple<int, int, int, int>> attention_heads;
+  /// Heads of gated delta nets: value heads, and how many of them a key head has.
+  TestedShapes<std::pair<int, int>> delta_heads;
 
  private:
   void load_lt();

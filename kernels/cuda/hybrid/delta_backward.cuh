@@ -3,7 +3,7 @@
 // tiles in shared memory, fragments of tensor-core products.
 
 #include "kernels/cuda/device/canonical.cuh"
-#include "kernels/cuda/device/delta_copies.cuh"
+#include "kernels/cuda/device/shared_copies.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/scratch/delta_rule_backward.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/cuda/hybrid/hybrid.h"
-#include "kernels/cuda/kernel_trials.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/trial_memory.h"
 
 namespace temper::cuda {
@@ -125,7 +125,7 @@ bool has_bits_of_plain(Lane& lane, const DeltaHeads& heads, const DeltaKernels& 
 
 bool may_use_delta_kernels(Ctx& ctx, DType type, const DeltaHeads& heads) {
   if (!has_delta_kernel(type, heads)) return false;
-  return tested_libraries_of(ctx).delta_heads.may_use(
+  return libraries_of(ctx).delta_heads.may_use(
       {heads.value_heads, heads.group},
       [&] {
         return fmt::format(

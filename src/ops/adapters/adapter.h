@@ -31,9 +31,9 @@ void adapter_backward_low(Ctx& c, Tensor du, CTensor dy, CTensor v, double scale
 /// dx: [T, K], of du's dtype or its accumulate dtype   du: [T, R]   a: [R, K]
 void adapter_backward_input(Ctx& c, Tensor dx, CTensor du, CTensor a);
 
-/// adapter_backward_input of da, then swiglu_backward of that: the same bits; what da holds after is not
-/// defined dgate_up, gate_up: [T, 2F], may be the same memory   da: [T, F], of du's dtype   du: [T, R]   a:
-/// [R, F]
+/// adapter_backward_input of da, then swiglu_backward of that: the same bits. What da holds after is not
+/// defined.
+/// dgate_up, gate_up: [T, 2F], may be the same memory   da: [T, F], of du's dtype   du: [T, R]   a: [R, F]
 void adapter_swiglu_backward(Ctx& c, Tensor dgate_up, Tensor da, CTensor du, CTensor a, CTensor gate_up);
 
 /// w = V: w[to_i + j, i r + k] = b[from_i + j, k] in block i, 0 elsewhere

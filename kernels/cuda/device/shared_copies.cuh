@@ -1,9 +1,10 @@
 #pragma once
-// Copies of single 16 bytes from global to shared memory that go on while a kernel computes.
+// Copies of single 16 bytes from global to shared memory that go on while a kernel computes, and loads and
+// stores of shared memory by its addresses.
 
 #include "kernels/cuda/device/ptx.cuh"
 
-namespace temper::cuda::delta_backward {
+namespace temper::cuda {
 
 /// Zeros where nothing is `there`.
 PTX void copy_async16(uint32_t to, const void* from, bool there) {
@@ -42,4 +43,4 @@ PTX uint32_t load_shared4(uint32_t from) {
   return v;
 }
 
-}  // namespace temper::cuda::delta_backward
+}  // namespace temper::cuda

@@ -26,15 +26,17 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const Parameters&
       rope_(rope) {}
 
 Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* saved, const Keep& keep) const {
+  const int64_t tokens = b.num_tokens();
   const DType accumulate = accumulate_dtype(x.dtype);
-  Arena &memory = keep.for_products(c), &of_qkv = q_norm_ ? keep.for_rest(c) : memory;  // of what it reads
+  Arena& memory = keep.for_products(c);
+  Arena& of_qkv = q_norm_ ? keep.for_rest(c) : memory;  // what attention works on
   Arena& of_tokens = exchange_.on(b) ? c.scratch : of_qkv;
   const Tensor low_in = wqkv_.make_low(keep, x, b.stream());
   Tensor projected, head_rstd, qkv = wqkv_.forward(c, x, q_norm_ ? memory : of_tokens, b.stream(), low_in);
   if (q_norm_) {
     projected = qkv;
     qkv = of_tokens.like(projected);
-    head_rstd = memory.make({b.num_tokens(), shape_.q_heads + shape_.kv_heads}, accumulate);
+    head_rstd = memory.make({tokens, shape_.q_heads + shape_.kv_heads}, accumulate);
     if (b.kv)
       head_norm_rope_append(c, qkv, head_rstd, *b.kv, layer_, projected, q_norm_->value, k_norm_->value,
                             rope_of(b), b.cu_seqlens, shape_, eps_);
@@ -47,7 +49,7 @@ Tensor Attention::forward(Ctx& c, const Batch& b, CTensor x, AttentionSaved* sav
   }
   Tensor out, lse, of_heads;
   if (b.kv) {
-    out = memory.make({b.num_tokens(), shape_.q_width()}, x.dtype);
+    out = memory.make({tokens, shape_.q_width()}, x.dtype);
     attention_paged(c, out, qkv, *b.kv, layer_, b.cu_seqlens, shape_, scale_);
   } else {
     const AttentionShape own = exchange_.own(b);

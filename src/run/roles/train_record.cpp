@@ -27,6 +27,12 @@ void record_rollout(const RoleParts& parts, const StepNote& note) {
     journal.set("rollout/replaced_score", score / static_cast<double>(note.replaced.size()));
 }
 
+void record_rollouts(const RoleParts& parts, std::span<const Group> groups, int64_t step) {
+  Config config = parts.task.config();
+  if (parts.task.rollouts_only) config.rollout.dump_every = 1;  // they are all that the run is for
+  parts.journal.record_rollouts(groups, step, config);
+}
+
 void record_updates(Journal& journal, const std::vector<UpdateStats>& updates, bool samples) {
   const std::string prefix = samples ? "actor/" : "train/";
   std::map<std::string, double> mean;

@@ -10,6 +10,9 @@ namespace temper {
 /// What the notes of the rollout ranks say together.
 void record_rollout(const RoleParts& parts, const StepNote& note);
 
+/// The step's groups as its rollout file has them.
+void record_rollouts(const RoleParts& parts, std::span<const Group> groups, int64_t step);
+
 /// Means over the updates of the step; what can only be asked once comes from the first. `samples`: the step
 /// was generated.
 void record_updates(Journal& journal, const std::vector<UpdateStats>& updates, bool samples);

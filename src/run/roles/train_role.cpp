@@ -13,6 +13,7 @@
 #include "src/run/roles/train_record.h"
 
 namespace temper {
+
 TrainRole::TrainRole(const RoleParts& parts)
     : p_(parts),
       model_(p_.model()),
@@ -72,11 +73,12 @@ bool TrainRole::phase(int64_t step) {
   if (generates() && p_.task.replay()) warn_of_unknown_versions(p_.task, trainers(), in_order(groups), step);
   if (generates())
     add_old_logprobs(p_, groups, step, one_update, [&](const auto& all) { return score(all); });
-  if (generates()) record_rollouts(groups, step);
+  if (generates()) record_rollouts(p_, groups, step);
   if (p_.task.rollouts_only) {
     p_.end.set_trained(step);
     return true;
   }
+
   const PhaseTimer timer(p_.journal, "update_actor");
   const std::vector<UpdateStats> stats = update(groups, step);
   if (!stats.empty() && stats.back().dropped) {
@@ -101,13 +103,6 @@ bool TrainRole::phase(int64_t step) {
   record_traffic(p_.journal, trainers(), stats, trainer_.trim(p_.ctx));
   if (trainers().rank() == 0) trained_ = std::move(groups);
   return true;
-}
-
-void TrainRole::record_rollouts(std::span<const Group> groups, int64_t step) {
-  if (!p_.task.rollouts_only) return p_.journal.record_rollouts(groups, step, config());
-  Config written = config();
-  written.rollout.dump_every = 1;  // they are all that the run is for
-  p_.journal.record_rollouts(groups, step, written);
 }
 
 /// A step may have another number of samples than the config says (replayed, or prompts left unfinished or

@@ -26,7 +26,6 @@ class TrainRole : public Role {
   std::vector<Group> receive(int64_t step);
   std::vector<std::vector<double>> score(std::span<const Trajectory* const> all);
   void add_own_logprobs(std::vector<Group>& groups);
-  void record_rollouts(std::span<const Group> groups, int64_t step);
   std::vector<UpdateStats> update(std::span<const Group> groups, int64_t step);
 
   RoleParts p_;
@@ -36,7 +35,7 @@ class TrainRole : public Role {
   std::unique_ptr<Algorithm> algorithm_;
   PolicyObjective objective_;
   Trainer trainer_;
-  std::vector<Group> trained_;             // in the last step, on the first rank
+  std::vector<Group> trained_;       // in the last step, on the first rank
   int64_t step_ = 0, produced_ = 0;  // trained; generated, as of the last `settle`
   int64_t first_own_step_ = 1;       // a checkpoint may hold steps of another device or type
   bool cut_ = false;                 // the step after those is open

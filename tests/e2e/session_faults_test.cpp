@@ -64,8 +64,10 @@ class Prank {
   void ask() const {
     if (status(start_["record"]["prompt"]) != 200) std::exit(9);
   }
-  /// A client that vanishes within its turn.
-  void ask_and_go() const { Client(port()).write(said("/v1/chat/completions", chat("Are you there?"))); }
+  /// A client that vanishes within its turn, before an answer can be on its way however slow this process is.
+  void ask_and_go() const {
+    Client(port()).write_and_close(said("/v1/chat/completions", chat("Are you there?")));
+  }
 
   int hang() const {
     ask();

@@ -61,6 +61,12 @@ class Client {
     return true;
   }
 
+  /// Leaves with its request: what was written and the end of the connection go out as one piece.
+  void write_and_close(std::string_view text) {
+    ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL | MSG_MORE);
+    close();
+  }
+
   /// The next whole answer; without one within the seconds, status 0.
   ClientAnswer read(double seconds = 10) {
     ClientAnswer answer;

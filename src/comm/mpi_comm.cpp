@@ -20,6 +20,7 @@
 #include "src/comm/mpi_check.h"
 #include "src/comm/mpi_wait.h"
 #include "src/comm/shared_memory.h"
+#include "src/comm/short_turns.h"
 #include "src/core/process/local_parent.h"
 #include "src/core/process/progress.h"
 #include "src/core/process/stop_signal.h"
@@ -108,6 +109,7 @@ class MpiComm : public Comm {
 /// it with a code of its own (PMIx 4.2).
 void start_mpi(int* argc, char*** argv) {
   const HeldStopSignals held;
+  ask_for_short_turns();
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
 }

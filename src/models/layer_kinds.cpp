@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 
 #include "src/models/parameter_specs.h"
 
@@ -10,27 +12,29 @@ namespace {
 
 std::string layer_prefix(int64_t layer) { return layer_unit_name(layer) + "."; }
 
-/// What tells a parameter of one layer from that of another, but for the number.
-std::string kind_of(const ParamSpec& spec, const std::string& prefix) {
-  std::string text = spec.name.substr(prefix.size()) + (spec.trained ? "" : ", not trained");
-  for (const AxisRow& row : spec.summed_over.rows())
-    if (spec.summed_over.has(row.axis)) text += std::string(", over ") + row.name;
-  for (const int64_t size : spec.shape) text += fmt::format(", {}", size);
-  for (const HfPart& part : spec.parts) text += fmt::format(", {} of {} heads", part.rows, part.heads);
-  return text + "\n";
+/// All that tells a layer from another one of its model.
+struct LayerTraits {
+  bool experts = false, delta = false;
+  std::set<std::string> frozen;  // its parameters that nothing trains, without the layer's name
+  auto operator<=>(const LayerTraits&) const = default;
+};
+
+LayerTraits traits_of(const ModelConfig& config, int64_t layer) {
+  LayerTraits traits{config.moe.layers.contains(layer), config.delta.layers.contains(layer), {}};
+  const std::string prefix = layer_prefix(layer);
+  for (auto at = config.frozen.lower_bound(prefix); at != config.frozen.end() && at->starts_with(prefix);
+       ++at)
+    traits.frozen.insert(at->substr(prefix.size()));
+  return traits;
 }
 
 }  // namespace
 
 std::vector<int64_t> layer_kinds(const ModelConfig& config) {
-  std::vector<std::string> texts(static_cast<size_t>(config.num_layers));
-  for (const ParamSpec& spec : parameter_specs(config))
-    if (const int64_t layer = spec.unit_number - 1; layer >= 0 && layer < config.num_layers)
-      texts[static_cast<size_t>(layer)] += kind_of(spec, layer_prefix(layer));
-  std::map<std::string, int64_t> first;
+  std::map<LayerTraits, int64_t> first;
   std::vector<int64_t> kinds;
-  for (const std::string& text : texts)
-    kinds.push_back(first.try_emplace(text, std::ssize(kinds)).first->second);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer)
+    kinds.push_back(first.try_emplace(traits_of(config, layer), layer).first->second);
   return kinds;
 }
 
@@ -53,11 +57,11 @@ ModelConfig with_layers(const ModelConfig& config, const std::vector<int64_t>& l
   some.delta.layers.clear();
   std::erase_if(some.frozen, [](const std::string& name) { return name.starts_with("layers."); });
   for (size_t i = 0; i < layers.size(); ++i) {
-    const std::string from = layer_prefix(layers[i]), to = layer_prefix(static_cast<int64_t>(i));
-    if (config.moe.layers.contains(layers[i])) some.moe.layers.insert(static_cast<int64_t>(i));
-    if (config.delta.layers.contains(layers[i])) some.delta.layers.insert(static_cast<int64_t>(i));
-    for (auto at = config.frozen.lower_bound(from); at != config.frozen.end() && at->starts_with(from); ++at)
-      some.frozen.insert(to + at->substr(from.size()));
+    const auto layer = static_cast<int64_t>(i);
+    const LayerTraits traits = traits_of(config, layers[i]);
+    if (traits.experts) some.moe.layers.insert(layer);
+    if (traits.delta) some.delta.layers.insert(layer);
+    for (const std::string& name : traits.frozen) some.frozen.insert(layer_prefix(layer) + name);
   }
   return some;
 }

@@ -112,7 +112,7 @@ TEST_F(Signals, ControlCAndTheTimeLimitSaveALoneRun) {
 TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
   prepare_long_model();
   const std::string long_steps =
-      "model.path=long run.steps=3 checkpoint.export_hf_every=3 rollout.max_new_tokens=400 "
+      "model.path=long run.steps=3 checkpoint.export_hf_every=3 rollout.max_new_tokens=200 "
       "rollout.ignore_eos=true rollout.kv_memory=50000000 run.max_policy_lag=";
   const std::string apart = " roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' ";
   int number = 0;
@@ -158,7 +158,7 @@ TEST_F(Signals, GenerationWithOlderWeightsIsCutToo) {
   prepare_long_model();
   for (const int lag : {1, 2}) {
     const std::string command = train(fmt::format(
-        "model.path=long run.steps=12 checkpoint.export_hf_every=12 rollout.max_new_tokens=200 "
+        "model.path=long run.steps=8 checkpoint.export_hf_every=8 rollout.max_new_tokens=150 "
         "rollout.max_running_sequences=1 "
         "rollout.ignore_eos=true rollout.kv_memory=50000000 algorithm.kl_coef=0 roles.rollout.ranks='\"0\"' "
         "roles.trainer.ranks='\"1\"' run.max_policy_lag={} ",
@@ -199,7 +199,7 @@ TEST_F(Signals, AStopCutsAValidation) {
   for (const int steps : {2, 1}) {  // the last one, too
     const std::string command = train(
         fmt::format("model.path=long run.steps={0} checkpoint.export_hf_every={0} validation.data=data.jsonl "
-                    "validation.every=1 validation.max_prompts=4 validation.rollout.max_new_tokens=2500 "
+                    "validation.every=1 validation.max_prompts=4 validation.rollout.max_new_tokens=1500 "
                     "rollout.ignore_eos=true "
                     "rollout.kv_memory=50000000 ",
                     steps));

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "src/models/layer_kinds.h"
 #include "src/models/parameter_specs.h"
 #include "tests/support/tiny_model.h"
@@ -110,6 +112,33 @@ TEST(Units, ALayerWithBothFallsIntoTwo) {
   store.split_values(lane);
   const CTensor first = store.values_of(layer[0]), second = store.values_of(layer[1]);
   EXPECT_EQ(static_cast<const char*>(first.data) + first.bytes(), second.data);
+}
+
+/// What plans measure of one layer holds for each of its kind.
+TEST(LayerKinds, HaveEqualParameters) {
+  ModelConfig c = config_of_three();
+  c.num_layers = 6;
+  c.delta = {.layers = {0, 1, 3, 4}, .key_heads = 1, .value_heads = 2, .key_dim = 8, .value_dim = 8, .taps = 4};
+  c.moe = {.layers = {1, 2, 4, 5}, .num_experts = 3, .experts_per_token = 1, .expert_size = 8};
+  c.frozen = {"layers.4.delta.conv"};
+  const auto parameters = [](const ModelConfig& config, int64_t layer) {
+    std::vector<std::tuple<std::string, std::vector<int64_t>, bool, size_t>> all;
+    const std::string prefix = layer_unit_name(layer) + ".";
+    for (const ParamSpec& spec : parameter_specs(config))
+      if (spec.name.starts_with(prefix))
+        all.emplace_back(spec.name.substr(prefix.size()), spec.shape, spec.trained, spec.parts.size());
+    return all;
+  };
+  const std::vector<int64_t> kinds = layer_kinds(c);
+  EXPECT_EQ(kinds, (std::vector<int64_t>{0, 1, 2, 0, 4, 2}));
+  for (int64_t a = 0; a < c.num_layers; ++a)
+    for (int64_t b = 0; b < c.num_layers; ++b)
+      EXPECT_EQ(parameters(c, a) == parameters(c, b),
+                kinds[static_cast<size_t>(a)] == kinds[static_cast<size_t>(b)])
+          << a << " " << b;
+  const ModelConfig some = with_layers(c, {4, 2, 4});
+  for (const auto& [now, before] : {std::pair<int64_t, int64_t>{0, 4}, {1, 2}, {2, 4}})
+    EXPECT_EQ(parameters(some, now), parameters(c, before)) << now;
 }
 
 }  // namespace

@@ -53,6 +53,11 @@ class Signals : public RunFixture {
     EXPECT_LT(steps_done(name), kSteps) << "the run was over before the signal";
     expect_saved_at(name, steps_done(name));
   }
+  static int times_said(const std::string& text, const std::string& what) {
+    int times = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != text.npos; at += what.size()) ++times;
+    return times;
+  }
   /// The processes that mpirun has started.
   std::vector<pid_t> two_ranks(Background& job) const {
     std::vector<pid_t> ranks;
@@ -129,14 +134,10 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
       Background job(program_, program_.mpirun(2, command + "run.name=cut"));
       const std::string log = "runs/cut/logs/rank-0001.log";
       const pid_t process = job.rank(victim);
-      const auto starts = [&] {
-        if (!exists(log)) return int64_t{0};
-        const std::string text = program_.read(log);
-        return static_cast<int64_t>(text.size());
-      };
-      const int64_t before = starts();
+      const auto starts = [&] { return exists(log) ? times_said(program_.read(log), "updates in all") : 0; };
+      const int before = starts();
       job.until([&] { return starts() > before; });
-      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // into a step
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));  // into a step
       ::kill(process, SIGHUP);
       code = job.wait();
       if (code == 128 + SIGHUP) code = kRetry;  // before there was anything to save

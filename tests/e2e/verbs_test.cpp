@@ -124,9 +124,11 @@ TEST_F(Verbs, VerifyBitsFindsNoneThatDiffers) {
   EXPECT_GT(alone.at("pairs")[0].at("tokens"), 500);
   EXPECT_EQ(alone.at("pairs")[0].at("differing_bits"), 0);
   EXPECT_TRUE(alone.at("cost").is_null());
-  const std::string text = result_of(program_.mpirun(2, verify + "--layouts tp2:pp2,1:cp2 1:tp2zero3"));
+  const std::string pairs = "--layouts tp2:pp2,1:cp2 1:tp2zero3";
+  const std::string text = result_of(program_.mpirun(2, verify + pairs));
   for (const char* pair : {"\ntp2:pp2: ", "\n1:cp2: ", "\n1:tp2zero3: ", "the same bits\n"})
     EXPECT_NE(text.find(pair), std::string::npos) << text;
+  EXPECT_EQ(result(verify + "--local 2 " + pairs), text);
   EXPECT_EQ(program_.run(verify + "--layouts tp2:1"), 64);
   EXPECT_TRUE(says("--layouts tp2:1") && says("roles.rollout.tp") && says("legal here: 1")) << output();
   EXPECT_EQ(program_.run("verify-bits --model nothing --device cpu"), 64);

@@ -31,7 +31,7 @@ class RankFiles {
   bool digest(const std::string& name, int64_t offset, int64_t bytes, std::initializer_list<Digest*> digests,
               std::optional<DType> type = {}) {
     bool finite = true;
-    window_.resize(static_cast<size_t>(kWindow));
+    window_.resize(std::max(window_.size(), static_cast<size_t>(std::min(kWindow, bytes))));
     for (int64_t at = 0; at < bytes; at += kWindow) {
       const int64_t n = std::min(kWindow, bytes - at);
       open(name).read(window_.data(), offset + at, n);

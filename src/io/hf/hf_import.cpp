@@ -74,13 +74,17 @@ void check_tied_head_shape(const ModelFolder& folder, const std::string& name, c
           .fix = "set tie_word_embeddings to false to keep a head of its own, or remove the tensor"});
 }
 
-/// Elements of a tensor as the type of `out`; a value that is not finite there is refused. As
-/// stored they fit into a window; returns where they lie so.
+void make_room(std::vector<char>& window, int64_t bytes) {
+  if (std::ssize(window) < bytes) window.resize(static_cast<size_t>(bytes));
+}
+
+/// Elements of a tensor as the type of `out`; a value that is not finite there is refused. Returns where they
+/// lie as stored: in `out`, or in the window where that is another type.
 const void* read_window(const ModelFolder& folder, const std::string& name, FlatRange elements, void* out,
                         DType type, std::vector<char>& window) {
   const TensorInfo& info = folder.tensors().at(name);
   const DType from = *float_dtype(info.dtype);
-  window.resize(static_cast<size_t>(kWindowBytes));
+  if (from != type) make_room(window, elements.size() * dtype_size(from));
   void* raw = from == type ? out : window.data();
   folder.read(name, elements.begin, elements.size(), raw);
   const int64_t bad = convert_elements(out, type, raw, from, elements.size());
@@ -99,7 +103,8 @@ void check_tied_head(const ModelFolder& folder, const std::string& name, const s
   const int64_t count = folder.tensors().at(name).num_elements();
   const int64_t step = kWindowBytes / dtype_size(DType::f64), size = ranks != nullptr ? ranks->size() : 1,
                 first_step = ranks != nullptr ? ranks->rank() : 0;
-  std::vector<double> head(static_cast<size_t>(step)), embedding(static_cast<size_t>(step));
+  const auto most = static_cast<size_t>(std::min(step, count));
+  std::vector<double> head(most), embedding(most);
   std::vector<char> window;
   for (int64_t first = first_step * step; first < count; first += size * step) {
     const int64_t n = std::min(step, count - first);
@@ -204,15 +209,17 @@ void share_digests(const ModelFolder& folder, std::span<Piece> pieces, Comm& ran
 void complete_digests(const ModelFolder& folder, std::span<Piece> pieces, Comm* ranks) {
   if (ranks != nullptr) share_digests(folder, pieces, *ranks);
   const int size = ranks != nullptr ? ranks->size() : 1, rank = ranks != nullptr ? ranks->rank() : 0;
-  std::vector<char> window(static_cast<size_t>(kPieceBytes));
+  std::vector<char> window;
   int turn = 0;
   bool shared = true;
   for (Piece& piece : pieces) {
     if (!piece.digest.empty()) continue;
     shared = size == 1;
     if (turn++ % size != rank) continue;
+    const int64_t bytes = piece.count * dtype_size(stored_type(folder, piece));
+    make_room(window, bytes);
     folder.read(*piece.tensor, piece.first, piece.count, window.data());
-    piece.digest = digest_hex(window.data(), piece.count * dtype_size(stored_type(folder, piece)));
+    piece.digest = digest_hex(window.data(), bytes);
   }
   if (!shared) share_digests(folder, pieces, *ranks);
 }
@@ -326,8 +333,11 @@ std::string digest_of_weights(const ModelFolder& folder, const ModelConfig& conf
   shapes.allocate(DType::f64, /*with_gradients=*/false, Device::meta);
   std::vector<Piece> pieces = pieces_of(folder, shapes);
   std::vector<char> window;
-  std::vector<double> values(static_cast<size_t>(kPieceBytes / 2));  // of the narrowest type
-  for (Piece& piece : pieces) read_own(folder, piece, values.data(), DType::f64, window);
+  std::vector<double> values;
+  for (Piece& piece : pieces) {
+    values.resize(std::max(values.size(), static_cast<size_t>(piece.own().size())));
+    read_own(folder, piece, values.data(), DType::f64, window);
+  }
   return digest_of(folder, pieces).digest;
 }
 

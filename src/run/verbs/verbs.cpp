@@ -179,6 +179,7 @@ constexpr std::array kVerifyBits{
     kDevice,
     kDtype,
     kThreads,
+    kLocal,
 };
 constexpr std::array kEval{
     OptionSpec{"--checkpoint", Kind::text, "DIR", "weights of model.path",

@@ -5,6 +5,7 @@
 // the place of fp64 and tolerances are wider (tests/gpu/layouts_mpi4_test.cpp).
 
 #include <map>
+#include <span>
 
 #include "src/comm/mesh.h"
 #include "src/models/freeze.h"
@@ -86,7 +87,9 @@ inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, fal
     kQwen2Moe{"qwen2_moe", 8, 4, 5, kPart, true, false, true, 5, 2, 48, 1},
     kOneExpertOfMany{"qwen3_moe", 8, 4, 3, kPart, false, true, false, 24, 1},
     kHybrid{"hybrid", 8, 4, 4, kPart, true, true, false, 0, 0, 0, -1, 2},
-    kHybridOfThree{"hybrid", 8, 2, 6, kPart, false, true, false, 0, 0, 0, -1, 3};
+    kHybridOfThree{"hybrid", 8, 2, 6, kPart, false, true, false, 0, 0, 0, -1, 3},
+    // More value heads, for ranks of tp and cp together.
+    kHybridWide{"hybrid", 16, 4, 4, kPart, false, true, false, 0, 0, 0, -1, 4, 2, 8};
 
 struct TrainedLayout {
   GridShape mesh = {};
@@ -116,6 +119,13 @@ struct TrainedLayout {
         static_cast<int>(recompute), aggregation, frozen, aux ? ", auxiliary losses" : "", adapters, stretch);
   }
 };
+
+/// With sequences that go over several chunks of the gated delta rule.
+inline std::vector<TrainedLayout> over_several_chunks(std::span<const TrainedLayout> layouts) {
+  std::vector<TrainedLayout> all(layouts.begin(), layouts.end());
+  for (TrainedLayout& layout : all) layout.stretch = 9, layout.budget = 160;
+  return all;
+}
 
 class TrainedLayouts : public OnRanks {
  protected:

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -572,5 +573,6 @@ TEST_F(Check, RandomWeightsHaveNoDigest) {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // what is said depends on the GPUs that are here
   return RUN_ALL_TESTS();
 }

@@ -152,6 +152,18 @@ TEST_F(Local, ARankThatDiesIsReportedAndNotByTheLauncher) {
   }
 }
 
+/// Before it could say who it is: the others, which the launcher ends then, are not taken for it.
+TEST_F(Local, ARankThatDiesAtItsStartIsNamed) {
+  const std::string shim =
+      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "early_death_shim.so").string();
+  LocalRun job(program_, "env LD_PRELOAD=" + shim + " " + train(""), Where::pipe);
+  EXPECT_EQ(job.wait(), static_cast<int>(Exit::internal)) << job.printed();
+  expect_nothing_left(job);
+  const std::string printed = job.printed();
+  for (const char* part : {"rank 1 on host ", " died", "where: rank 1, at its start", "signal 9"})
+    EXPECT_NE(printed.find(part), std::string::npos) << part << " in: " << printed;
+}
+
 /// Whoever dies, all end: the parent, mpirun.
 TEST_F(Local, NothingOutlivesTheParentOrTheLauncher) {
   {

@@ -1,7 +1,10 @@
 #include "src/run/local/job_errors.h"
 
+#include <charconv>
 #include <csignal>
 #include <cstring>
+#include <optional>
+#include <string_view>
 
 #include "src/core/check.h"
 #include "src/core/process/host.h"
@@ -39,22 +42,51 @@ std::string cause(const LauncherEnd& end) {
                      signal == SIGKILL ? ": it was killed by hand, or for want of memory (see dmesg)" : "");
 }
 
+/// The rank that the launcher saw die first, in the words of Open MPI 4 and 5.
+std::optional<int> rank_noticed(const LauncherEnd& end, int ranks) {
+  constexpr std::string_view kBefore = "noticed that process rank ";
+  const std::string words = in_one_line(end.text);
+  const size_t at = words.find(kBefore);
+  int rank = 0;
+  if (at == words.npos) return std::nullopt;
+  const char* const digits = words.data() + at + kBefore.size();
+  const bool read = std::from_chars(digits, words.data() + words.size(), rank).ec == std::errc();
+  return read && rank >= 0 && rank < ranks ? std::optional(rank) : std::nullopt;
+}
+
+struct WhoDied {
+  std::string what, where;
+};
+
+/// While ranks join, only the launcher knows of the others: lines tell which of those here it has ended. It
+/// may wait for ever for a rank that died while it connected, and say nothing.
+WhoDied who_died(const LocalJob& job, const RankLines& lines, const LauncherEnd& end) {
+  const std::string host = this_host();
+  std::string waited_for;
+  for (size_t i = 0; i < lines.ranks().size(); ++i)
+    if (!lines.ranks()[i].joined()) waited_for += fmt::format("{}rank {}", waited_for.empty() ? "" : ", ", i);
+  std::optional<int> rank = end.first ? std::nullopt : lines.lost();
+  if (!waited_for.empty()) {
+    rank = rank_noticed(end, job.ranks);
+    if (!rank && !end.first)
+      return {fmt::format("a rank on host {} died while ranks started", host), waited_for + " had not come yet"};
+  }
+  if (!rank) return {fmt::format("the launcher of the ranks on host {} died", host), "--local"};
+  const RankLines::Rank& of = lines.ranks()[static_cast<size_t>(*rank)];
+  const std::string log = job.log_of(*rank);
+  return {fmt::format("rank {} on host {} died", *rank, host),
+          fmt::format("rank {}, {}{}", *rank, of.joined() ? fmt::format("pid {}", of.process) : "at its start",
+                      log.empty() ? "" : ", its log is " + log)};
+}
+
 }  // namespace
 
 void fail_lost(const LocalJob& job, const RankLines& lines, const LauncherEnd& end) {
   const bool saved = job.has_checkpoint();
-  const std::optional<int> rank = lines.lost();
-  const std::string host = this_host();
-  std::string what = fmt::format("the launcher of the ranks on host {} died", host), where = "--local";
-  if (rank && !end.first) {
-    const std::string log = job.log_of(*rank);
-    what = fmt::format("rank {} on host {} died", *rank, host);
-    where = fmt::format("rank {}, pid {}", *rank, lines.ranks()[static_cast<size_t>(*rank)].process);
-    if (!log.empty()) where += ", its log is " + log;
-  }
+  const WhoDied who = who_died(job, lines, end);
   fail(saved ? Exit::retry : Exit::internal,
-       {.what = what,
-        .where = where,
+       {.what = who.what,
+        .where = who.where,
         .why = cause(end),
         .fix = saved ? "start the same command again, it goes on from the newest checkpoint"
                      : "start the same command again; it has no checkpoint to go on from"});

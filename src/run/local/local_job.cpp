@@ -91,6 +91,7 @@ class Job {
       decide();
     }
     leave_nobody();
+    if (listen_) read_child(launcher_, text_, kMostText);  // its last words
     return code();
   }
 

@@ -60,7 +60,7 @@ class LocalSignals : public ChaosRun {
     const auto said = [&](const std::string& words) { return printed.find(words) != std::string::npos; };
     const bool named =
         (said(fmt::format("rank {}", victim)) && said(fmt::format("pid {}", killed))) ||
-        said(fmt::format("rank {}, at its start", victim)) || said("died while ranks started");
+        said(fmt::format("rank {}, at its start", victim)) || (newest_step(run) == 0 && said("died while ranks started"));
     return named ? "" : fmt::format("not rank {}, pid {}: {}", victim, killed, printed);
   }
 

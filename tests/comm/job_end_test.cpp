@@ -182,12 +182,7 @@ class JobEnd : public ::testing::Test {
         fmt::format("timeout 60 mpirun -n 2 --oversubscribe --bind-to none{} {} {}", root, self, mode));
   }
   std::string output() const { return program_.output(); }
-  int64_t count(const std::string& text) const {
-    const std::string all = output();
-    int64_t n = 0;
-    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
-    return n;
-  }
+  int64_t count(const std::string& text) const { return times_in(output(), text); }
 
   Program program_;
 };

@@ -31,12 +31,6 @@ class ExitCodes : public RunFixture {
  protected:
   void SetUp() override { prepare(kConfig, sums(8)); }
 
-  int64_t count(const std::string& text) const {
-    const std::string all = output();
-    int64_t n = 0;
-    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
-    return n;
-  }
   void expect_block(const Words& words, const std::string& label) const {
     for (const char* part : {"temper: ", "  where: ", "  why:   ", "  fix:   "})
       EXPECT_GE(count(part), 1) << "no \"" << part << "\" of " << label << ":\n" << output();

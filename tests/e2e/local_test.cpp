@@ -41,11 +41,6 @@ class Local : public RunFixture {
     EXPECT_TRUE(list_directory(program_.path("tmp")).empty());
     EXPECT_EQ(words_of_launcher(job.printed()), "") << job.printed();
   }
-  static int64_t count(const std::string& all, const std::string& text) {
-    int64_t n = 0;
-    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
-    return n;
-  }
 };
 
 TEST_F(Local, ASignalSavesAndTheEndIsThatOfTheProgram) {
@@ -85,7 +80,7 @@ TEST_F(Local, BeforeAnythingCanBeSavedASignalEndsItWithItsOwnNumber) {
     EXPECT_TRUE(code == 128 + signal || (code == kRetry && steps_done("run") >= 0)) << code << job.printed();
     if (code != kRetry) {
       EXPECT_EQ(steps_done("run"), 0) << job.printed();
-      EXPECT_EQ(count(job.printed(), "before there was anything to save: ended"), 1) << job.printed();
+      EXPECT_EQ(times_in(job.printed(), "before there was anything to save: ended"), 1) << job.printed();
     }
     expect_nothing_left(job);
     EXPECT_EQ(job.terminal_defect(), "");
@@ -145,7 +140,7 @@ TEST_F(Local, ARankThatDiesIsReportedAndNotByTheLauncher) {
     EXPECT_EQ(job.wait(), code) << job.printed();
     expect_nothing_left(job);
     const std::string printed = job.printed();
-    EXPECT_EQ(count(printed, " died"), 1) << printed;
+    EXPECT_EQ(times_in(printed, " died"), 1) << printed;
     for (const std::string& part : {fmt::format("rank {} on host ", victim), fmt::format("pid {}", process),
                                     fmt::format("logs/rank-{:04d}.log", victim)})
       EXPECT_NE(printed.find(part), std::string::npos) << part << " in: " << printed;

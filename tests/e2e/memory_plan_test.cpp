@@ -33,13 +33,13 @@ const char* kConfig = R"(
 run.name = "run"
 run.steps = 2
 rollout.prompts_per_step = 4
-rollout.samples_per_prompt = 2
+rollout.samples_per_prompt = 4
 rollout.max_prompt_tokens = 16
 rollout.max_new_tokens = 56
 rollout.min_new_tokens = 56
 rollout.ignore_eos = true
-train.samples_per_update = 8
-train.max_tokens_per_microbatch = 512
+train.samples_per_update = 16
+train.max_tokens_per_microbatch = 1024
 checkpoint.every = 1
 checkpoint.export_hf_every = 1
 )";
@@ -55,7 +55,7 @@ const Case kCases[] = {
     {"reference", 1, "algorithm.kl_coef=0.1"},
     {"sft", 1,
      "algorithm.name=sft rollout.min_new_tokens=0 rollout.max_prompt_tokens=12 rollout.max_new_tokens=4 "
-     "train.samples_per_update=64"},
+     "train.samples_per_update=64 train.max_tokens_per_microbatch=512"},
     {"lag", 1, "run.max_policy_lag=1"},
     {"validation", 1,
      "validation.data=data.jsonl validation.every=1 validation.max_prompts=16 "

@@ -36,12 +36,6 @@ class MissingRank : public RunFixture {
                                overrides);
   }
   bool trains() const { return steps_done("run") > 5; }
-  int64_t count(const std::string& text) const {
-    const std::string all = output();
-    int64_t n = 0;
-    for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
-    return n;
-  }
   /// Once on stderr and once in the run folder.
   void expect_named(int rank, pid_t process, const std::string& phase) const {
     const std::string place = fmt::format("where: rank {}, host ", rank);

@@ -34,11 +34,6 @@ class Report : public RunFixture {
     start_ = output();
   }
   std::string start_;  // what the first run said
-  size_t count(const std::string& text, const std::string& what) const {
-    size_t found = 0;
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++found;
-    return found;
-  }
 };
 
 TEST_F(Report, OfARunWithTwoRestarts) {
@@ -48,12 +43,12 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   ASSERT_EQ(program_.run("report runs/a --csv a.csv"), 0) << output();
   EXPECT_EQ(output(), "a.csv\nruns/a/report.html\n");
   const std::string page = program_.read("runs/a/report.html");
-  EXPECT_EQ(count(page, "<tr class=start>"), 3u);
-  EXPECT_EQ(count(page, "<tr class=resume>"), 2u);
-  EXPECT_EQ(count(page, "<tr class=end>"), 3u);
-  EXPECT_EQ(count(page, "<tr class=changed>"), 5u)
+  EXPECT_EQ(times_in(page, "<tr class=start>"), 3);
+  EXPECT_EQ(times_in(page, "<tr class=resume>"), 2);
+  EXPECT_EQ(times_in(page, "<tr class=end>"), 3);
+  EXPECT_EQ(times_in(page, "<tr class=changed>"), 5)
       << "run.steps twice, optimizer.lr, rollout.dump_compress there and back";
-  EXPECT_EQ(count(page, "changed since"), 0u) << "what the log has of them is not said again";
+  EXPECT_EQ(times_in(page, "changed since"), 0) << "what the log has of them is not said again";
   std::string events;
   for (const Json& line : program_.json_lines("runs/a/events.jsonl"))
     events += line.at("event").get<std::string>() + " ";
@@ -61,11 +56,11 @@ TEST_F(Report, OfARunWithTwoRestarts) {
             "start checkpoint export checkpoint export end changed changed changed resume start checkpoint "
             "export end changed changed resume start checkpoint export end ");
   EXPECT_NE(page.find("resumed from step 2</title>"), std::string::npos);
-  EXPECT_EQ(count(page, "change 1</h3>"), 1u);
-  EXPECT_EQ(count(page, "change 2</h3>"), 1u);
+  EXPECT_EQ(times_in(page, "change 1</h3>"), 1);
+  EXPECT_EQ(times_in(page, "change 2</h3>"), 1);
   EXPECT_NE(page.find("<td class=k>optimizer.lr</td>"), std::string::npos);
   EXPECT_NE(page.find("all 4 steps"), std::string::npos);
-  EXPECT_EQ(count(page, "Step 3 "), 1u) << "packed rollouts are shown, too";
+  EXPECT_EQ(times_in(page, "Step 3 "), 1) << "packed rollouts are shown, too";
   for (const char* chart : {"critic/score/mean", "actor/loss", "actor/entropy", "response_length/mean",
                             "perf/throughput", "perf/cpu_memory_used_gb", "update_actor", "export_hf"})
     EXPECT_NE(page.find(chart), std::string::npos) << chart;
@@ -73,7 +68,7 @@ TEST_F(Report, OfARunWithTwoRestarts) {
   EXPECT_NE(page.find("&lt;/pre&gt;&lt;script&gt;alert(1)"), std::string::npos);
   for (const char* never : {"<script", "<img", "<!--", "src=\"", "@import", "url("})
     EXPECT_EQ(page.find(never), std::string::npos) << never;
-  EXPECT_EQ(count(page, "http:") + count(page, "https:"), 0u);
+  EXPECT_EQ(times_in(page, "http:") + times_in(page, "https:"), 0);
 }
 
 /// A step begins when the one before was trained: what is done between them is in no gap.
@@ -149,8 +144,8 @@ TEST_F(Report, OfTwoRuns) {
   ASSERT_EQ(program_.run("report runs/a runs/b --out both.html --csv both.csv"), 0) << output();
   const std::string page = program_.read("both.html");
   EXPECT_NE(page.find("differ in 2 keys"), std::string::npos);
-  EXPECT_GT(count(page, "<g class=r1>"), 10u);
-  EXPECT_EQ(count(page, "<g class=r1>"), count(page, "<g class=r0>"));
+  EXPECT_GT(times_in(page, "<g class=r1>"), 10);
+  EXPECT_EQ(times_in(page, "<g class=r1>"), times_in(page, "<g class=r0>"));
   EXPECT_EQ(program_.read("both.csv").substr(0, 9), "run,step,");
   // Runs of one name are told apart by their folders.
   ASSERT_EQ(program_.shell("mkdir other && cp -r runs/a other/a"), 0);

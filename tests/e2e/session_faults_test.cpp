@@ -64,7 +64,7 @@ class Prank {
   void ask() const {
     if (status(start_["record"]["prompt"]) != 200) std::exit(9);
   }
-  /// A client that vanishes within its turn, before an answer can be on its way however slow this process is.
+  /// A client that vanishes with its request: no answer can be on its way before, however slow this process is.
   void ask_and_go() const {
     Client(port()).write_and_close(said("/v1/chat/completions", chat("Are you there?")));
   }

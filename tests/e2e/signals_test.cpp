@@ -53,11 +53,6 @@ class Signals : public RunFixture {
     EXPECT_LT(steps_done(name), kSteps) << "the run was over before the signal";
     expect_saved_at(name, steps_done(name));
   }
-  static int times_said(const std::string& text, const std::string& what) {
-    int times = 0;
-    for (size_t at = 0; (at = text.find(what, at)) != text.npos; at += what.size()) ++times;
-    return times;
-  }
   /// The processes that mpirun has started.
   std::vector<pid_t> two_ranks(Background& job) const {
     std::vector<pid_t> ranks;
@@ -134,8 +129,8 @@ TEST_F(Signals, ASignalCutsAStepAndTheRunGoesOnBitForBit) {
       Background job(program_, program_.mpirun(2, command + "run.name=cut"));
       const std::string log = "runs/cut/logs/rank-0001.log";
       const pid_t process = job.rank(victim);
-      const auto starts = [&] { return exists(log) ? times_said(program_.read(log), "updates in all") : 0; };
-      const int before = starts();
+      const auto starts = [&] { return exists(log) ? times_in(program_.read(log), "updates in all") : 0; };
+      const int64_t before = starts();
       job.until([&] { return starts() > before; });
       std::this_thread::sleep_for(std::chrono::milliseconds(60));  // into a step
       ::kill(process, SIGHUP);

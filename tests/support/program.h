@@ -26,6 +26,13 @@ inline constexpr const char* kTinyQwen3 = R"({"architectures": ["Qwen3ForCausalL
 /// Begins a run among the arguments of a test program that makes several (tests/support/run_list.h).
 inline constexpr const char* kNextRun = "--run";
 
+/// How often a text stands in another one.
+inline int64_t times_in(const std::string& all, const std::string& text) {
+  int64_t times = 0;
+  for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++times;
+  return times;
+}
+
 class Program {
  public:
   /// Tests of the CPU backend mean the same on a machine with a GPU.

@@ -57,6 +57,7 @@ class RunFixture : public ::testing::Test {
   }
 
   std::string output() const { return program_.output(); }
+  int64_t count(const std::string& text) const { return times_in(output(), text); }
   bool says(const std::string& text) const { return output().find(text) != std::string::npos; }
   bool exists(const std::string& name) const { return path_exists(program_.path(name)); }
   /// True when a rank of the run has said so in its log.

@@ -78,8 +78,7 @@ void delta_rule_paged(Ctx& c, Tensor o, DeltaPages pages, int64_t layer, CTensor
 ///   dG_i = Gam_i (<dO_i, (Q S)_i> - <Z_i, (K S)_i>) + sum_j E_ij - sum_j E_ji - e_i
 ///   dG_last += sum_j e_j + Gam_last <S, dS>;  dg_i = sum_{j>=i} dG_j
 ///   dS <- Gam_last dS + (Gam o Q)^T dO - (Gam o K)^T Z
-/// The states between chunks are made again: they take more than all else that a layer could keep, and less
-/// than 2 % of its time.
+/// The states between chunks are made again.
 /// dqkv: [T, C]   dbeta, dg: [T, Hv] in A   do: [T, Hv dv]   the rest as the forward had and left it
 void delta_rule_backward(Ctx& c, Tensor dqkv, Tensor dbeta, Tensor dg, CTensor d_o, CTensor qkv, CTensor beta,
                          CTensor u, CTensor decays, CTensor cu_seqlens, DeltaShape shape);

@@ -42,7 +42,7 @@ std::string cause(const LauncherEnd& end) {
                      signal == SIGKILL ? ": it was killed by hand, or for want of memory (see dmesg)" : "");
 }
 
-/// The rank that the launcher saw die first, in the words of Open MPI 4 and 5.
+/// The rank that the launcher saw die first, in Open MPI's words.
 std::optional<int> rank_noticed(const LauncherEnd& end, int ranks) {
   constexpr std::string_view kBefore = "noticed that process rank ";
   const std::string words = in_one_line(end.text);

@@ -58,9 +58,9 @@ class LocalSignals : public ChaosRun {
     if (code != kRetry && (code != static_cast<int>(Exit::internal) || newest_step(run) > 0))
       return fmt::format("code {} with step {} saved: {}", code, newest_step(run), printed);
     const auto said = [&](const std::string& words) { return printed.find(words) != std::string::npos; };
-    const bool named =
-        (said(fmt::format("rank {}", victim)) && said(fmt::format("pid {}", killed))) ||
-        said(fmt::format("rank {}, at its start", victim)) || (newest_step(run) == 0 && said("died while ranks started"));
+    const bool named = (said(fmt::format("rank {}", victim)) && said(fmt::format("pid {}", killed))) ||
+                       said(fmt::format("rank {}, at its start", victim)) ||
+                       (newest_step(run) == 0 && said("died while ranks started"));
     return named ? "" : fmt::format("not rank {}, pid {}: {}", victim, killed, printed);
   }
 

@@ -1,7 +1,6 @@
 // Which rank holds up a run: work that takes longer than cluster.watchdog_seconds is no hang; a rank that is
 // stopped or killed is named once, on stderr and in the run folder. Through the program itself.
 
-#include "src/io/checkpoint/checkpoint.h"
 #include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 
@@ -48,9 +47,7 @@ class MissingRank : public RunFixture {
       EXPECT_NE(report.find(text), std::string::npos) << text << " in: " << report;
       EXPECT_TRUE(says(text)) << text << " in: " << output();
     }
-    EXPECT_EQ(says("it goes on from the newest checkpoint"),
-              !list_checkpoints(program_.path("runs/run/checkpoints")).empty())
-        << output();
+    EXPECT_TRUE(says("it goes on from the newest checkpoint if there is one")) << output();
   }
 };
 

@@ -27,6 +27,7 @@ class Background {
   Background(const Program& program, const std::string& command, const std::string& log = "output.log") {
     static std::atomic<int> count = 0;
     log_ = program.path(log);
+    program.write(log, "");  // now: whoever reads it meanwhile does not see an earlier one end in the middle
     mark_ = fmt::format("TEMPER_TEST_JOB={}-{}", ::getpid(), ++count);
     const std::string line =
         fmt::format("cd {} && export {} && exec {} > {} 2>&1", program.folder().path(), mark_, command, log);

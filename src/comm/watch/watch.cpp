@@ -130,12 +130,11 @@ bool patiently_true(const std::function<bool()>& ask) {
 }
 
 /// Tells of it and ends this process; its launcher ends the others.
-[[noreturn]] void end_job(Exit code, const std::string& text, bool resumable,
-                          const std::string& report_file) {
-  const std::string block =
-      fmt::format("temper: {}  fix:   start the same command again{}; a rank that only was slow: raise "
-                  "cluster.watchdog_seconds\n",
-                  text, resumable ? ", it goes on from the newest checkpoint" : "");
+[[noreturn]] void end_job(Exit code, const std::string& text, const std::string& report_file) {
+  const std::string block = fmt::format(
+      "temper: {}  fix:   start the same command again, it goes on from the newest checkpoint if there is "
+      "one; a rank that only was slow: raise cluster.watchdog_seconds\n",
+      text);
   std::fputs(block.c_str(), stderr);
   std::fflush(stderr);
   patiently([block, report_file] { append_report(block, report_file); });
@@ -238,7 +237,7 @@ class Watch::Body {
     scan_.look(clock_.now());
     const std::string text =
         scan_.speaks(clock_.now()) ? scan_.report(clock_.now(), options_.limit_seconds) : "";
-    if (!text.empty()) end_job(Exit::hang, text, patiently_true(options_.has_checkpoint), options_.report_file);
+    if (!text.empty()) end_job(Exit::hang, text, options_.report_file);
   }
 
   void look_at_ranks() {
@@ -264,10 +263,10 @@ class Watch::Body {
     if (!hub_ || !clock_.may_judge()) return;
     // A launcher that ends the job sends SIGTERM first: what dies then did not end it.
     if (const std::optional<Verdict> verdict = hub_->judge(clock_.now(), /*deaths=*/!ended_by_launcher())) {
-      const bool resumable = patiently_true(options_.has_checkpoint);
+      const bool resumable = verdict->died && patiently_true(options_.has_checkpoint);
       const Exit code = !verdict->died ? Exit::hang : resumable ? Exit::retry : Exit::internal;
       hub_->send_end(static_cast<int32_t>(code));
-      end_job(code, verdict->text, resumable, options_.report_file);
+      end_job(code, verdict->text, options_.report_file);
     }
   }
 
@@ -289,7 +288,7 @@ class Watch::Body {
     if (!hub_ || leaving_ == WatchMessage::failed || !clock_.may_judge()) return;
     if (const std::optional<Verdict> verdict = hub_->judge(clock_.now(), /*deaths=*/false)) {
       hub_->send_end(static_cast<int32_t>(Exit::hang));
-      end_job(Exit::hang, verdict->text, patiently_true(options_.has_checkpoint), options_.report_file);
+      end_job(Exit::hang, verdict->text, options_.report_file);
     }
   }
 

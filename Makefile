@@ -133,7 +133,7 @@ $(foreach t,save_faults lock,$(B)/tests/chaos/$(t)_test): | $(B)/tests/chaos/fau
 $(B)/tests/e2e/%_shim.so: tests/e2e/%_shim.cpp
 	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $<
 $(B)/tests/e2e/signals_test: | $(B)/tests/e2e/hangup_shim.so
-$(B)/tests/e2e/local_test: | $(B)/tests/e2e/early_death_shim.so
+$(B)/tests/e2e/local_test: | $(foreach s,early_death thread,$(B)/tests/e2e/$(s)_shim.so)
 $(B)/tests/%_fuzz: $(B)/tests/%_fuzz.cpp.o $(LIB)
 	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 # The one part of the CUDA backend that needs no CUDA: tested in every build.

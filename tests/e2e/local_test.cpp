@@ -27,6 +27,10 @@ class Local : public RunFixture {
     return program_.temper() + " train run.toml --local 2 " + more;
   }
   bool trains() const { return steps_done("run") > 1; }
+  static std::string with_shim(const std::string& name) {
+    const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    return "env LD_PRELOAD=" + (here / (name + "_shim.so")).string() + " ";
+  }
   void remove_run() const { std::filesystem::remove_all(program_.path("runs")); }
   /// Moments after the end: ranks see that their parent is gone.
   static bool gone(const LocalRun& job) {
@@ -63,6 +67,15 @@ TEST_F(Local, ASignalSavesAndTheEndIsThatOfTheProgram) {
     EXPECT_NE(job.printed().find(words), std::string::npos) << words << " in: " << job.printed();
     EXPECT_EQ(job.printed().find("kill -USR1 of mpirun"), std::string::npos);
   }
+}
+
+/// A GPU's driver has threads in the process, which take what its own thread does not.
+TEST_F(Local, AThreadOfALibraryDoesNotEndItBySignal) {
+  LocalRun job(program_, with_shim("thread") + train(), Where::terminal);
+  ASSERT_TRUE(job.until([&] { return trains(); })) << job.printed();
+  job.send(SIGINT);
+  EXPECT_EQ(job.wait(), kRetry) << job.printed();
+  expect_nothing_left(job);
 }
 
 /// Before there is anything to save, in each state of a start.
@@ -149,9 +162,7 @@ TEST_F(Local, ARankThatDiesIsReportedAndNotByTheLauncher) {
 
 /// Before it could say who it is: the others, which the launcher ends then, are not taken for it.
 TEST_F(Local, ARankThatDiesAtItsStartIsNamed) {
-  const std::string shim =
-      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "early_death_shim.so").string();
-  LocalRun job(program_, "env LD_PRELOAD=" + shim + " " + train(""), Where::pipe);
+  LocalRun job(program_, with_shim("early_death") + train(), Where::pipe);
   EXPECT_EQ(job.wait(), static_cast<int>(Exit::internal)) << job.printed();
   expect_nothing_left(job);
   const std::string printed = job.printed();

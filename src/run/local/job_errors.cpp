@@ -69,14 +69,16 @@ WhoDied who_died(const LocalJob& job, const RankLines& lines, const LauncherEnd&
   if (!waited_for.empty()) {
     rank = rank_noticed(end, job.ranks);
     if (!rank && !end.first)
-      return {fmt::format("a rank on host {} died while ranks started", host), waited_for + " had not come yet"};
+      return {fmt::format("a rank on host {} died while ranks started", host),
+              waited_for + " had not come yet"};
   }
   if (!rank) return {fmt::format("the launcher of the ranks on host {} died", host), "--local"};
   const RankLines::Rank& of = lines.ranks()[static_cast<size_t>(*rank)];
   const std::string log = job.log_of(*rank);
-  return {fmt::format("rank {} on host {} died", *rank, host),
-          fmt::format("rank {}, {}{}", *rank, of.joined() ? fmt::format("pid {}", of.process) : "at its start",
-                      log.empty() ? "" : ", its log is " + log)};
+  return {
+      fmt::format("rank {} on host {} died", *rank, host),
+      fmt::format("rank {}, {}{}", *rank, of.joined() ? fmt::format("pid {}", of.process) : "at its start",
+                  log.empty() ? "" : ", its log is " + log)};
 }
 
 }  // namespace

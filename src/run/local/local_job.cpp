@@ -1,12 +1,10 @@
 #include "src/run/local/local_job.h"
 
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <optional>
 
 #include "src/core/check.h"
@@ -19,6 +17,7 @@
 #include "src/run/local/own_children.h"
 #include "src/run/local/rank_lines.h"
 #include "src/run/local/stdin_relay.h"
+#include "src/run/local/taken_signals.h"
 #include "src/run/local/terminal_state.h"
 
 namespace temper {
@@ -32,23 +31,6 @@ constexpr double kLastWords = 1;
 constexpr double kLauncherSeconds = 0.2, kLauncherCodeSeconds = 3;
 constexpr int kTick = 50;  // milliseconds
 constexpr size_t kMostText = 8192;
-
-/// From here on the signals that stop a program, or wake it, are read from a descriptor.
-int open_signals() {
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD, SIGTSTP}) sigaddset(&taken, signal);
-  if (!ignores_hangup()) sigaddset(&taken, SIGHUP);
-  ::signal(SIGCHLD, SIG_DFL);
-  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
-  const int descriptor = ::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (descriptor < 0)
-    fail(Exit::environment, {.what = "signals cannot be waited for",
-                             .where = "--local",
-                             .why = std::strerror(errno),
-                             .fix = "raise the limit on files (ulimit -n)"});
-  return descriptor;
-}
 
 /// Since something has come to pass; not yet: never.
 class Since {
@@ -65,8 +47,7 @@ class Since {
 
 class Job {
  public:
-  explicit Job(const LocalJob& job)
-      : job_(job), signals_(open_signals()), folder_(job.ranks), lines_(job.ranks, input_.reads()) {
+  explicit Job(const LocalJob& job) : job_(job), folder_(job.ranks), lines_(job.ranks, input_.reads()) {
     launcher_path_ = find_launcher();
     launcher_ = start_child(launcher_path_, launcher_words(launcher_path_, job.ranks, job.command),
                             launcher_environment(folder_.path(), folder_.messages(), lines_.name()));
@@ -74,7 +55,6 @@ class Job {
   ~Job() {
     leave_nobody();
     ::close(launcher_.output);
-    ::close(signals_);
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -99,7 +79,7 @@ class Job {
   bool over() const { return ended_by_ != 0 || (launcher_code_ >= 0 && !lines_.any_runs()); }
 
   void wait() const {
-    std::vector<pollfd> wanted{{signals_, POLLIN, 0}};
+    std::vector<pollfd> wanted{{signals_.descriptor(), POLLIN, 0}};
     if (listen_) wanted.push_back({launcher_.output, POLLIN, 0});
     lines_.add_to(wanted);
     input_.add_to(wanted);
@@ -107,13 +87,11 @@ class Job {
   }
 
   void take_signals() {
-    signalfd_siginfo came;
-    while (::read(signals_, &came, sizeof came) == sizeof came) {
-      const int signal = static_cast<int>(came.ssi_signo);
-      if (signal == SIGTSTP)
+    while (const std::optional<int> signal = signals_.next()) {
+      if (*signal == SIGTSTP)
         stand_still();
-      else if (signal != SIGCHLD)
-        ask(signal);
+      else if (*signal != SIGCHLD)
+        ask(*signal);
     }
   }
 
@@ -171,7 +149,7 @@ class Job {
   const LocalJob& job_;
   const TerminalState terminal_;
   const OwnChildren children_;
-  const int signals_;
+  const TakenSignals signals_;
   const JobFolder folder_;
   StdinRelay input_{job_.reads_stdin ? STDIN_FILENO : -1};
   RankLines lines_;

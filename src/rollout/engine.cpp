@@ -17,7 +17,7 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
       cache_(KvShape(model), options.num_pages, options.page_tokens, options.poison_free_pages, lane) {
   scheduler_.steps_at_once = pipeline.stages();
   cache_.keep_states(model, options.num_states > 0 ? options.num_states : scheduler_.max_running_sequences);
-  const bool records = options.graphs && pipeline.stages() == 1 && DecodeGraphs::can_record(model);
+  const bool records = options.graphs && pipeline.stages() == 1 && StepGraphs::can_record(model);
   if (records) graphs_.emplace(model, cache_, lane, routes_);
   CHECK(!options.find_pages || routes_.layers == 0, "rows that are found have no recorded routes");
   if (options.find_pages) cache_.find_pages_by_ids();
@@ -87,9 +87,11 @@ std::vector<Generation::Finished> Generation::step(Ctx& c) {
   if (scheduler_.done()) return join_forward(c, engine_.model_), std::vector<Finished>{};
   std::vector<ScheduledRows> rows = scheduler_.next();
   const LaneSpan span(c.lane, work_of_step(rows), std::ssize(rows));
-  // With turns that come in nearly every step decoding rows are replayed beside the rows of prompts.
+  int64_t prefilled = 0;
+  for (const ScheduledRows& part : rows) prefilled += part.rows - 1;
   auto replayed = rows.begin();
-  const auto replays = [&](const ScheduledRows& part) { return can_replay(part); };
+  const bool few = prefilled <= StepGraphs::kMostPrefilled;
+  const auto replays = [&](const ScheduledRows& part) { return can_replay(part, few); };
   if (engine_.cache_.finds_pages() || std::all_of(rows.begin(), rows.end(), replays))
     replayed = std::stable_partition(rows.begin(), rows.end(), replays);
   if (replayed != rows.begin()) replay(c, {rows.begin(), replayed});
@@ -108,9 +110,12 @@ void Generation::run(Ctx& c, std::span<const ScheduledRows> rows) {
   if (!targets.empty()) append(targets, sampler_.draw(c, engine_.model_.head(), hidden, targets));
 }
 
-/// Decoding rows are recorded; graphs have no room for edits of logits.
-bool Generation::can_replay(const ScheduledRows& part) const {
-  return engine_.graphs_ && part.sequence->decoding() && !sampler_.edits_next(*part.sequence);
+/// Graphs have no room for edits of logits, and draw once for a sequence. Where turns come in nearly every
+/// step, their rows are replayed, too; else those of prompts are many, and such steps few.
+bool Generation::can_replay(const ScheduledRows& part, bool few_prefilled) const {
+  const Sequence& s = *part.sequence;
+  if (!engine_.graphs_ || sampler_.edits_next(s)) return false;
+  return s.decoding() || (engine_.cache_.finds_pages() && few_prefilled && s.ends() == 1 && !s.scores);
 }
 
 void Generation::cancel(size_t request) {
@@ -118,17 +123,15 @@ void Generation::cancel(size_t request) {
 }
 
 void Generation::replay(Ctx& c, std::span<const ScheduledRows> rows) {
-  std::vector<DecodeRow> batch;
-  std::vector<DrawTarget> targets;
-  for (const ScheduledRows& part : rows) {
-    Sequence& s = *part.sequence;
-    targets.push_back({static_cast<int32_t>(batch.size()), &s});
-    batch.push_back({s.tokens.back(), static_cast<int32_t>(s.cached), s.pages, s.state, sampler_.row(s)});
-  }
-  const DrawnTokens drawn = engine_.graphs_->run(c, batch, options_.num_sampleable);
+  const StepBatch batch(rows);
+  // The step runs when all that it draws is known: a prompt is its sample from here on.
+  scheduler_.commit(rows);
+  const std::vector<DrawTarget> targets = fork_prompts(batch.last_rows());
+  std::vector<StepDraw> draws;
+  for (const DrawTarget& target : targets) draws.push_back({target.row, sampler_.row(*target.sequence)});
+  const DrawnTokens drawn = engine_.graphs_->run(c, batch.lists(), draws, options_.num_sampleable);
   if (const RouteShape& shape = engine_.routes_; shape.layers > 0)
     keep_routes(rows, engine_.model_.config(), shape, engine_.graphs_->chosen());
-  scheduler_.commit(rows);
   append(targets, drawn);
 }
 

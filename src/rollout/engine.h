@@ -10,10 +10,10 @@
 #include "src/models/model.h"
 #include "src/nn/parallel/pipeline.h"
 #include "src/nn/parallel/ranks_with_experts.h"
-#include "src/rollout/decode_graph.h"
 #include "src/rollout/responses/response_growth.h"
 #include "src/rollout/scheduler.h"
 #include "src/rollout/step_batch.h"
+#include "src/rollout/step_graphs.h"
 #include "src/rollout/step_routes.h"
 
 namespace temper {
@@ -23,7 +23,7 @@ struct EngineOptions {
   int64_t page_tokens = 16;
   int64_t num_pages = 0;
   bool poison_free_pages = false;
-  bool graphs = true;       // on a GPU: decode steps are recorded once per bucket and replayed
+  bool graphs = true;       // on a GPU: steps are recorded once per bucket and replayed
   bool find_pages = false;  // requests take rows that earlier ones with the same beginning left in the cache
   int64_t num_states = 0;   // sequences with states of gated delta nets at once; 0: max_running_sequences
   RouteShape routes = {};   // responses get the routes of their tokens; without layers: they do not
@@ -71,7 +71,7 @@ class Engine {
   SchedulerOptions scheduler_;
   RouteShape routes_;
   KvCache cache_;
-  std::optional<DecodeGraphs> graphs_;
+  std::optional<StepGraphs> graphs_;
 };
 
 /// Requests that share options, on their way through an engine:
@@ -126,7 +126,7 @@ class Generation {
   void end_steps(Ctx& c);
   std::vector<double> take_due(Ctx& c, UnderWay& due);
   void run(Ctx& c, std::span<const ScheduledRows> rows);
-  bool can_replay(const ScheduledRows& part) const;
+  bool can_replay(const ScheduledRows& part, bool few_prefilled) const;
   void replay(Ctx& c, std::span<const ScheduledRows> rows);
   std::vector<DrawTarget> fork_prompts(const std::vector<DrawTarget>& last_rows);
   void append(std::span<const DrawTarget> targets, const DrawnTokens& drawn);

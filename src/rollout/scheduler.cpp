@@ -140,7 +140,7 @@ std::vector<ScheduledRows> Scheduler::next() {
     if (s.decoding()) rows = decode_rows > 0 ? 1 : 0;
     if (rows == 0 || !reserve(s, rows)) return;
     (s.decoding() ? decode_rows : prefill_rows) -= rows;
-    step.push_back({&s, rows});
+    step.push_back({&s, rows, s.cached});
   };
   // Oldest first, so that a younger sequence is preempted before it is scheduled in this step.
   for (auto& s : active_) schedule(*s);
@@ -155,8 +155,8 @@ std::vector<ScheduledRows> Scheduler::next() {
 void Scheduler::commit(std::span<const ScheduledRows> step) {
   for (const ScheduledRows& part : step) {
     Sequence& s = *part.sequence;
-    const int64_t end = s.cached + part.rows;
-    const int64_t again = std::max<int64_t>(0, std::min(end, s.seen) - s.cached);
+    const int64_t end = part.first + part.rows;
+    const int64_t again = std::max<int64_t>(0, std::min(end, s.seen) - part.first);
     RolloutCounters rows{.rows_recomputed = s.after_stop ? 0 : again};
     (s.is_prompt() ? rows.rows_prefilled : rows.rows_generated) = part.rows - again;
     count(s.is_prompt() ? *s.prompt_rows : s.rows, rows);

@@ -28,10 +28,10 @@ struct SchedulerOptions {
   int64_t steps_at_once = 1;  // sequences that decode are dealt to so many steps in turn
 };
 
-/// `rows` rows of a sequence starting at its `cached`.
+/// `rows` rows of a sequence, from position `first` on.
 struct ScheduledRows {
   Sequence* sequence = nullptr;
-  int64_t rows = 0;
+  int64_t rows = 0, first = 0;
 };
 
 class Scheduler {

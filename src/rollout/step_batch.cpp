@@ -15,42 +15,45 @@ const char* work_of_step(std::span<const ScheduledRows> step) {
 StepBatch::StepBatch(std::span<const ScheduledRows> step) {
   size_t pages = 1;
   for (const ScheduledRows& part : step) pages = std::max(pages, part.sequence->pages.size());
+  StepLists& to = lists_;
   for (const ScheduledRows& part : step) {
     Sequence& s = *part.sequence;
-    for (int64_t i = s.cached; i < s.cached + part.rows; ++i) {
-      tokens_.push_back(s.tokens[static_cast<size_t>(i)]);
-      positions_.push_back(static_cast<int32_t>(i));
+    const int64_t end = part.first + part.rows;
+    for (int64_t i = part.first; i < end; ++i) {
+      to.tokens.push_back(s.tokens[static_cast<size_t>(i)]);
+      to.positions.push_back(static_cast<int32_t>(i));
     }
-    cu_seqlens_.push_back(static_cast<int32_t>(tokens_.size()));
-    lengths_.push_back(static_cast<int32_t>(s.cached + part.rows));
-    tails_.push_back(s.state.tail);
-    read_slots_.push_back(s.state.from);
-    written_slots_.push_back(s.state.slot);
-    page_table_.insert(page_table_.end(), s.pages.begin(), s.pages.end());
-    page_table_.resize(lengths_.size() * pages, 0);
-    if (part.rows == s.missing()) last_rows_.push_back({static_cast<int32_t>(tokens_.size()) - 1, &s});
+    to.cu_seqlens.push_back(static_cast<int32_t>(to.tokens.size()));
+    to.lengths.push_back(static_cast<int32_t>(end));
+    to.tails.push_back(s.state.tail);
+    to.read_slots.push_back(s.state.from);
+    to.written_slots.push_back(s.state.slot);
+    to.page_table.insert(to.page_table.end(), s.pages.begin(), s.pages.end());
+    to.page_table.resize(to.lengths.size() * pages, 0);
+    if (end == s.size()) last_rows_.push_back({static_cast<int32_t>(to.tokens.size()) - 1, &s});
   }
 }
 
 Tensor StepBatch::forward(Ctx& c, const ModelPart& part, const KvCache& cache, const Tensor& x,
                           const RouterNotes* routers) const {
-  const int64_t rows = num_rows(), n = std::ssize(lengths_), pages = std::ssize(page_table_) / n;
-  const PagedKv kv = cache.view(to_device(c, view_of(page_table_.data(), {n, pages})),
-                                to_device(c, view_of(lengths_.data(), {n})));
-  std::optional<DeltaPages> states;
+  const StepLists& of = lists_;
   const auto numbers = [&](const std::vector<int32_t>& list) {
-    return to_device(c, view_of(list.data(), {n}));
+    return to_device(c, view_of(list.data(), {std::ssize(list)}));
   };
+  const CTensor table = view_of(of.page_table.data(), {of.num_sequences(), of.num_pages()});
+  const PagedKv kv = cache.view(to_device(c, table), numbers(of.lengths));
+  std::optional<DeltaPages> states;
   if (cache.states())
-    states = cache.states()->view(numbers(tails_), numbers(read_slots_), numbers(written_slots_), kv.lengths);
-  const Batch batch{.tokens = to_device(c, view_of(tokens_.data(), {rows})),
-                    .positions = to_device(c, view_of(positions_.data(), {rows})),
-                    .cu_seqlens = to_device(c, view_of(cu_seqlens_.data(), {n + 1})),
+    states = cache.states()->view(numbers(of.tails), numbers(of.read_slots), numbers(of.written_slots),
+                                  kv.lengths);
+  const Batch batch{.tokens = numbers(of.tokens),
+                    .positions = numbers(of.positions),
+                    .cu_seqlens = numbers(of.cu_seqlens),
                     .kv = &kv,
                     .states = states ? &*states : nullptr,
                     .routers = routers};
   if (part.is_last()) return forward_pass(c, part, batch, nullptr, {x, {}});
-  const Tensor y = c.scratch.make({rows, part.model.config().hidden_size}, part.model.dtype());
+  const Tensor y = c.scratch.make({num_rows(), part.model.config().hidden_size}, part.model.dtype());
   forward_stage(c, part, batch, {x, {}}, nullptr, y);
   return y;
 }

@@ -13,7 +13,7 @@ void keep_routes(std::span<const ScheduledRows> step, const ModelConfig& model, 
     Routes& routes = part.sequence->response.routes;
     if (routes.empty()) routes = make_routes(shape);
     for (int64_t i = 0; i < part.rows; ++i, ++row) {
-      if (part.sequence->cached + i < route_rows(routes)) continue;
+      if (part.first + i < route_rows(routes)) continue;
       auto to = ids.begin();
       for (const int64_t layer : model.moe.layers)
         to = std::copy_n(chosen.begin() + (layer * rows + row) * k, k, to);

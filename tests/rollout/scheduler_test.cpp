@@ -135,9 +135,10 @@ class Driver {
     int64_t decoding = 0, prefill = 0;
     std::map<int32_t, const Sequence*> written;
     std::set<const Sequence*> seen;
-    for (const auto& [sequence, rows] : step) {
+    for (const auto& [sequence, rows, first] : step) {
       ASSERT_TRUE(seen.insert(sequence).second) << "a sequence runs twice in a step";
       ASSERT_GE(rows, 1);
+      ASSERT_EQ(first, sequence->cached);
       ASSERT_LE(rows, sequence->missing());
       (sequence->decoding() ? decoding : prefill) += rows;
       ASSERT_EQ(static_cast<int64_t>(sequence->pages.size()), cache_.pages_for(sequence->cached + rows));

@@ -1,9 +1,10 @@
 """Hugging Face transformers on one GPU, random weights of public shapes: the peer of tests/gpu/model_bench and train_bench.
 usage: peer_gpu.py generate 0.6b|8b BATCH PROMPT NEW [static|dynamic]
-       peer_gpu.py train 0.6b|1.7b|8b|30b-a3b TOKENS_OF_A_MICRO_BATCH MICRO_BATCHES [LAYERS]
+       peer_gpu.py train 0.6b|1.7b|8b|30b-a3b|3.5-9b TOKENS_OF_A_MICRO_BATCH MICRO_BATCHES [LAYERS]
        peer_gpu.py experts   (torch's grouped_mm on the products of tests/gpu/experts_bench, evenly loaded; dW comes out in bf16)
 Training is compiled, with SDPA and fused AdamW in bf16, without recomputation, sequences of 4,096; experts by grouped_mm where
-this version of transformers has it: the row says what they were run by. Prints a Markdown row."""
+this version of transformers has it, gated delta nets by fla where it is installed: the row says what they were run by. Prints a
+Markdown row."""
 import sys
 import time
 
@@ -18,15 +19,19 @@ SHAPES = {"0.6b": dict(hidden_size=1024, intermediate_size=3072, num_hidden_laye
                      tie_word_embeddings=False),
           "30b-a3b": dict(hidden_size=2048, intermediate_size=6144, num_hidden_layers=48, num_attention_heads=32,
                           num_key_value_heads=4, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8,
-                          norm_topk_prob=True, tie_word_embeddings=False)}
+                          norm_topk_prob=True, tie_word_embeddings=False),
+          "3.5-9b": dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=32, num_attention_heads=16,
+                         num_key_value_heads=4, head_dim=256, vocab_size=248320, linear_num_key_heads=16,
+                         linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128,
+                         tie_word_embeddings=False)}
 COMMON = dict(vocab_size=151936, max_position_embeddings=40960, rope_theta=1e6, num_key_value_heads=8, head_dim=128)
 SEQUENCE = 4096
 
 
 def make_model(name, layers=None):
     shape = COMMON | SHAPES[name] | (dict(num_hidden_layers=int(layers)) if layers else {})
-    family = "Qwen3Moe" if "num_experts" in shape else "Qwen3"
-    config = getattr(transformers, family + "Config")(**shape)
+    family = "Qwen3Moe" if "num_experts" in shape else "Qwen3_5" if "linear_num_key_heads" in shape else "Qwen3"
+    config = getattr(transformers, family + ("TextConfig" if family == "Qwen3_5" else "Config"))(**shape)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
         return getattr(transformers, family + "ForCausalLM")(config)
@@ -67,8 +72,18 @@ def generate(name, batch, prompt, new, cache="dynamic"):
           f"{batch * new / seconds:.0f} tok/s |", flush=True)
 
 
+def delta_nets_by():
+    try:
+        import fla
+        return f"fla {fla.__version__}"
+    except ImportError:
+        return "torch alone"
+
+
 def flops(c, tokens):
-    """As tests/gpu/train_bench counts them."""
+    """As tests/gpu/train_bench counts them; 0 for layers of two kinds."""
+    if hasattr(c, "linear_num_key_heads"):
+        return 0
     q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     layer = c.hidden_size * (q + 2 * kv) + q * c.hidden_size
     if getattr(c, "num_experts", 0):

@@ -20,6 +20,7 @@ namespace {
 
 /// The threads of a rank whose config leaves run.threads to the machine, which a plan does not know.
 constexpr int64_t kAssumedThreads = 16;
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 /// Micro-batches of more tokens, and steps of generation of more positions, are not made: what these many
 /// take, and how much more that is than for half of them, says what any number takes.
 constexpr int64_t kMostTokens = int64_t{1} << 18, kMostPositions = int64_t{1} << 26, kMostRunning = 1 << 14;
@@ -83,7 +84,7 @@ PhaseMemory by_few(int64_t number, int64_t few, const Measure& measure) {
   const PhaseMemory a = measure(half), b = measure(few);
   const auto with_more = [&](int64_t of_half, int64_t of_few) {
     const int64_t added = saturating_multiply(of_few - of_half, more);
-    return of_few + std::min(added, std::numeric_limits<int64_t>::max() - of_few);
+    return of_few + std::min(added, kAll - of_few);
   };
   return {with_more(a.activations, b.activations), with_more(a.workspace, b.workspace)};
 }
@@ -321,7 +322,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
         KvCache cache(KvShape(layers), 1, plan.cache.page_tokens, false, c.lane);  // all use this page
         cache.keep_states(layers, 1);
         std::vector<ScheduledRows> rows;
-        for (Sequence& s : sequences) rows.push_back({&s, s.missing()});
+        for (Sequence& s : sequences) rows.push_back({&s, s.missing(), s.cached});
         const StepBatch batch(rows);
         const int64_t width = model.hidden_size;
         if (of.role.vpp() > 1 && of.stage == 0)  // what comes back from the last stage
@@ -342,9 +343,9 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
     return by_few(plan.cache.running_sequences, few, [&](int64_t n) { return measure(n, prefilled); });
   };
   PhaseMemory most = of_step(config.rollout.prefill_chunk_tokens);
-  // Recorded decode steps have scratch memory of their own.
+  // Recorded steps have scratch memory of their own.
   if (like_gpu(device) && of.role.grid.size(kModel) == 1)
-    most.workspace += std::min(of_step(0).workspace, std::numeric_limits<int64_t>::max() - most.workspace);
+    most.workspace += std::min(of_step(recorded_prefill(config)).workspace, kAll - most.workspace);
   return most;
 }
 
@@ -353,8 +354,7 @@ PhaseMemory validation_memory(const RunPlan& plan, const ModelConfig& model, con
   PhaseMemory memory;
   if (plan.validation.generates) memory = generate_memory(plan, model, config, of);
   if (plan.validation.loss)
-    memory = larger(memory, logprobs_memory(plan, model, config, of, counting_device(plan),
-                                            std::numeric_limits<int64_t>::max()));
+    memory = larger(memory, logprobs_memory(plan, model, config, of, counting_device(plan), kAll));
   return memory;
 }
 

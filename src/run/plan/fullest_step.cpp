@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/rollout/step_graphs.h"
+
 namespace temper {
 
 std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
@@ -26,6 +28,11 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
   }
   for (; running > 0; --running) add(list, length, 1);
   return list;
+}
+
+int64_t recorded_prefill(const Config& config) {
+  if (config.rollout.harness.empty()) return 0;
+  return std::min(config.rollout.prefill_chunk_tokens, StepGraphs::kMostPrefilled);
 }
 
 }  // namespace temper

@@ -1,7 +1,8 @@
-// Decode steps belong to the engine: recorded once per bucket, replayed by every later call. Weights may have
+// Steps belong to the engine: recorded once per bucket, replayed by every later call. Weights may have
 // changed in their place, options and what others do with the context's arena too.
 
 #include <algorithm>
+#include <map>
 
 #include "src/rollout/engine.h"
 #include "tests/gpu/gpu_support.h"
@@ -27,9 +28,9 @@ ModelConfig shape() {
   return c;
 }
 
-class DecodeGraph : public ::testing::Test {
+class StepGraph : public ::testing::Test {
  protected:
-  DecodeGraph() : gpu_(Device::cuda), model_(shape(), ModelOptions{DType::bf16, 8192, false, Device::cuda}) {
+  StepGraph() : gpu_(Device::cuda), model_(shape(), ModelOptions{DType::bf16, 8192, false, Device::cuda}) {
     set_weights(0.7);
     // Batches of 12 rows that drain; one sequence crosses the 1,024, another the 2,048 and 4,096 tokens.
     for (int64_t i = 0; i < 4; ++i) add_request(i, 5 + 40 * i, 3);
@@ -85,7 +86,7 @@ class DecodeGraph : public ::testing::Test {
 };
 
 /// The first call runs what it meets once, the second records it, the third only replays.
-TEST_F(DecodeGraph, ThirdOfEqualCallsRecordsAndAllocatesNothing) {
+TEST_F(StepGraph, ThirdOfEqualCallsRecordsAndAllocatesNothing) {
   const Groups wanted = without_graphs();
   Engine engine(model_, engine_options(), gpu_.ctx().lane);
   expect_same(generate(engine), wanted, "first call");
@@ -100,7 +101,7 @@ TEST_F(DecodeGraph, ThirdOfEqualCallsRecordsAndAllocatesNothing) {
 }
 
 /// Sequences grow through three sizes of page tables, each twice the one before.
-TEST_F(DecodeGraph, PagesOfABucketDouble) {
+TEST_F(StepGraph, PagesOfABucketDouble) {
   requests_.clear();
   add_request(9, 900, 1);
   options_.stop_token_ids = {};
@@ -113,7 +114,7 @@ TEST_F(DecodeGraph, PagesOfABucketDouble) {
   EXPECT_EQ(engine.captures(), 4);
 }
 
-TEST_F(DecodeGraph, ReplaysSeeNewWeights) {
+TEST_F(StepGraph, ReplaysSeeNewWeights) {
   options_.stop_token_ids = {};
   Engine engine(model_, engine_options(), gpu_.ctx().lane);
   const Groups before = generate(engine);
@@ -127,7 +128,7 @@ TEST_F(DecodeGraph, ReplaysSeeNewWeights) {
 }
 
 /// Temperature and seed are data; filters change which kernels run, so they have buckets of their own.
-TEST_F(DecodeGraph, OptionsAreDataOrBuckets) {
+TEST_F(StepGraph, OptionsAreDataOrBuckets) {
   options_.stop_token_ids = {};
   Engine engine(model_, engine_options(), gpu_.ctx().lane);
   generate(engine);
@@ -150,7 +151,7 @@ TEST_F(DecodeGraph, OptionsAreDataOrBuckets) {
 }
 
 /// Recorded addresses are the engine's own: what others keep in the context's arena stays what it is.
-TEST_F(DecodeGraph, OthersMayUseTheArena) {
+TEST_F(StepGraph, OthersMayUseTheArena) {
   Engine engine(model_, engine_options(), gpu_.ctx().lane);
   const Groups wanted = generate(engine);
   generate(engine);
@@ -162,13 +163,91 @@ TEST_F(DecodeGraph, OthersMayUseTheArena) {
   for (const int32_t value : to_host<int32_t>(c, kept)) ASSERT_EQ(value, 0x5a5a5a5a);
 }
 
-TEST_F(DecodeGraph, AnEngineKeepsToItsLane) {
+TEST_F(StepGraph, AnEngineKeepsToItsLane) {
   Engine engine(model_, engine_options(), gpu_.ctx().lane);
   generate(engine);
   Backend other(Device::cuda);
   expect_error(Exit::internal, {"another lane"}, "another backend", [&] {
     engine.generate(other.ctx(), requests_, options_, nullptr, [](size_t, std::vector<Response>) {});
   });
+}
+
+/// Dialogues whose turns end at steps of their own, so that what comes next is prefilled beside others that
+/// decode: few rows and many, by options of its own.
+class Dialogues {
+ public:
+  explicit Dialogues(const GenerateOptions& options) : options_(options) {
+    for (size_t i = 0; i < std::size(kObserved); ++i)
+      histories_.push_back(random_ids(3 + 70 * static_cast<int64_t>(i), 5000, 90 + i));
+  }
+
+  /// What each turn of each dialogue said.
+  std::map<std::pair<size_t, int>, Response> play(Ctx& c, Engine& engine) {
+    Generation generation(engine, options_, nullptr);
+    for (size_t i = 0; i < histories_.size(); ++i) ask(generation, i, 0);
+    std::map<std::pair<size_t, int>, Response> said;
+    while (!generation.done())
+      for (Generation::Finished& f : generation.step(c)) {
+        const auto [dialogue, turn] = asked_[f.request];
+        Response& response = said[{dialogue, turn}] = std::move(f.responses.front());
+        std::vector<int32_t>& history = histories_[dialogue];
+        history.insert(history.end(), response.tokens.begin(), response.tokens.end());
+        const auto observed =
+            random_ids(kObserved[(dialogue + static_cast<size_t>(turn)) % std::size(kObserved)], 5000,
+                       7 * dialogue + static_cast<size_t>(turn));
+        history.insert(history.end(), observed.begin(), observed.end());
+        if (turn + 1 < kTurns) ask(generation, dialogue, turn + 1);
+      }
+    return said;
+  }
+
+ private:
+  static constexpr int kTurns = 6;
+  static constexpr int64_t kObserved[] = {1, 2, 15, 16, 17, 40, 90, 200, 511, 513, 700};
+
+  void ask(Generation& generation, size_t dialogue, int turn) {
+    auto own = std::make_shared<GenerateOptions>(options_);
+    own->seed = 10 * dialogue + static_cast<uint64_t>(turn);
+    own->max_new_tokens = 4 + static_cast<int64_t>(5 * dialogue + 3 * static_cast<size_t>(turn)) % 17;
+    if (dialogue == 4) own->sampling.top_k = 20;
+    if (dialogue == 7) own->min_new_tokens = 3;
+    Request request{static_cast<int64_t>(dialogue), histories_[dialogue], dialogue == 8 ? 3 : 1};
+    request.own = std::move(own);
+    generation.add(std::move(request));
+    asked_.push_back({dialogue, turn});
+  }
+
+  GenerateOptions options_;
+  std::vector<std::vector<int32_t>> histories_;
+  std::vector<std::pair<size_t, int>> asked_;  // by number of the request
+};
+
+TEST_F(StepGraph, TurnsAreRecordedBesideThoseThatDecode) {
+  const auto engine_of = [&](bool graphs, bool find_pages) {
+    EngineOptions options = engine_options(graphs);
+    options.find_pages = find_pages;
+    options.scheduler.max_running_sequences = 9;
+    return std::make_unique<Engine>(model_, options, gpu_.ctx().lane);
+  };
+  const auto play = [&](Engine& engine) { return Dialogues(options_).play(gpu_.ctx(), engine); };
+  const auto wanted = play(*engine_of(false, true));
+  EXPECT_EQ(wanted.size(), 66u);
+  const auto recorded = engine_of(true, true), decoding = engine_of(true, false);
+  int64_t captures = 0;
+  for (int call = 1; call <= 3; ++call) {
+    captures = recorded->captures();
+    const auto said = play(*recorded);
+    play(*decoding);
+    for (const auto& [turn, response] : wanted) {
+      const Response& got = said.at(turn);
+      ASSERT_EQ(got.tokens, response.tokens) << "call " << call << ", " << turn.first << " " << turn.second;
+      ASSERT_EQ(got.logprobs, response.logprobs)
+          << "call " << call << ", " << turn.first << " " << turn.second;
+    }
+  }
+  EXPECT_EQ(recorded->captures(), captures) << "the third of equal calls records nothing";
+  EXPECT_GT(captures, 2 * decoding->captures()) << "steps with turns, too";
+  std::printf("captures with turns %ld, without %ld\n", captures, decoding->captures());
 }
 
 }  // namespace

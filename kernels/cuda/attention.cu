@@ -184,10 +184,11 @@ void attention_plain(Ctx& ctx, DType type, const AttentionCall& a) {
 
 void attention_varlen_forward(Ctx& ctx, Tensor out, Tensor lse, CTensor qkv, CTensor cu_seqlens,
                               AttentionShape shape, double scale) {
+  const ArenaScope scope(ctx.scratch);
   AttentionCall a = call_of(out, qkv, cu_seqlens, shape, scale);
   a.lse = lse.as<float>();
   if (has_tensor_core_kernel(qkv.dtype, a.head_dim))
-    attention_prefill(ctx, a, /*skip_single_rows=*/false);
+    attention_prefill(ctx, a);
   else
     attention_plain(ctx, qkv.dtype, a);
 }
@@ -201,11 +202,13 @@ void append_kv(Ctx& ctx, PagedKv kv, int64_t layer, CTensor qkv, CTensor cu_seql
 
 void attention_paged(Ctx& ctx, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,
                      AttentionShape shape, double scale) {
-  const AttentionCall a = paged_call(out, qkv, kv, layer, cu_seqlens, shape, scale);
+  const ArenaScope scope(ctx.scratch);
+  AttentionCall a = paged_call(out, qkv, kv, layer, cu_seqlens, shape, scale);
   if (!has_tensor_core_kernel(qkv.dtype, a.head_dim)) return attention_plain(ctx, qkv.dtype, a);
-  const bool decodes = may_use_decode(ctx, a);
-  if (decodes) attention_decode(ctx, a);
-  if (!decodes || a.T > a.S) attention_prefill(ctx, a, /*skip_single_rows=*/decodes);
+  if (!may_use_decode(ctx, a)) return attention_prefill(ctx, a);
+  a.beside = a.T > a.S;
+  if (a.beside) attention_prefill(ctx, a);
+  attention_decode(ctx, a);
 }
 
 }  // namespace temper::cuda

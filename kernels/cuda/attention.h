@@ -25,6 +25,8 @@ struct AttentionCall {
   float c;     // scale * log2(e)
   bool paged;  // keys from `pages`, else from qkv
   AttentionPages pages;
+  /// Prefill leaves sequences with one row to the decode kernel, which is launched next and runs beside it.
+  bool beside = false;
 
   __host__ __device__ int group() const { return q_heads / kv_heads; }
   __host__ __device__ int64_t row_width() const { return int64_t{q_heads + 2 * kv_heads} * head_dim; }
@@ -36,9 +38,9 @@ AttentionCall paged_call(Tensor out, CTensor qkv, const PagedKv& kv, int64_t lay
 /// Any type and head dimension, one warp per row and head.
 void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 
-/// bf16, heads of 64, 128 or 256: any rows; with `skip_single_rows` sequences with one row are left to the
-/// decode kernel.
-void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows);
+/// bf16, heads of 64, 128 or 256: any rows. Here and below what a kernel needs stays in the scratch memory:
+/// two may run at once.
+void attention_prefill(Ctx& ctx, const AttentionCall& a);
 
 /// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.
 void attention_decode(Ctx& ctx, const AttentionCall& a);

@@ -8,6 +8,8 @@
 //
 // Only the newest of all keys, in the last granule, comes from a kernel of this step: the host's copies of
 // the tables lie between two steps. So the other granules are copied before the previous kernel has finished.
+// Where that is the one of the other rows, which begins when all before it is complete, this one runs beside
+// it, and waits for it at the end: so whoever waits for this one waits for both.
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device/ptx.cuh"
@@ -95,7 +97,7 @@ struct Decode {
     for (int i = 0; i < 2 * granules; ++i) {
       const int stage = i % kStages, granule = i < granules ? i : i - granules;
       const uint32_t bar = full + stage * 8, to = ring + stage * SM::kBytesPerGranule;
-      if (granule == granules - 1 && split == splits - 1) wait_for_previous_kernel();
+      if (granule == granules - 1 && split == splits - 1 && !args.a.beside) wait_for_previous_kernel();
       wait_for_room(i);
       if (lane == 0) mbar_expect(bar, SM::kBytesPerGranule);
       __syncwarp();
@@ -119,7 +121,7 @@ struct Decode {
     for (int kk = 0; kk < D / 16; kk++)
 #pragma unroll
       for (int e = 0; e < 2; e++)
-        q[kk][e] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 2 * t + 8 * e) : 0u;
+        q[kk][e] = g < G ? __ldcg(reinterpret_cast<const uint32_t*>(from + kk * 16 + 2 * t + 8 * e)) : 0u;
     for (int i = 0; i < granules; i++) {
       const int stage = i % kStages;
       const uint32_t buffer = ring + stage * SM::kBytesPerGranule;
@@ -369,13 +371,14 @@ __global__ void __launch_bounds__(kThreads, D == 256 || kStages > 5 ? 1 : 2)
   }
   __syncthreads();
   if (block.warp == kComputeWarps) return block.produce(&k_map, &v_map);
-  wait_for_previous_kernel();
+  if (!args.a.beside) wait_for_previous_kernel();
   block.compute_scores();
   bar_sync(kComputeBarrier, kComputeWarps * 32);
   for (int head = block.warp; head < G; head += kComputeWarps) block.softmax(head);
   bar_sync(kComputeBarrier, kComputeWarps * 32);
   block.compute_values();
   if (splits > 1) block.merge_splits();
+  if (args.a.beside) wait_for_previous_kernel();
 }
 
 template <int D, int kStages>
@@ -402,7 +405,6 @@ void run_fitting(const Libraries& libraries, const DecodeArguments& args) {
 
 void attention_decode(Ctx& ctx, const AttentionCall& a) {
   if (a.S == 0) return;
-  ArenaScope scope(ctx.scratch);
   static_assert(cn::kSplit == kSplitKeys);
   const int64_t splits = num_splits(a.pages.per_sequence, a.pages.page_tokens);
   CHECK(int64_t{a.S} * a.kv_heads <= Libraries::kCounters, "{} sequences of {} kv heads in one step", a.S,

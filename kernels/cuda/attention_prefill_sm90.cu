@@ -478,7 +478,12 @@ template <int D>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ PrefillArguments args) {
-  begin_kernel();
+  if (args.a.beside) {  // what comes before is complete when the decode kernel begins, which does not wait
+    wait_for_previous_kernel();
+    launch_dependents();
+  } else {
+    begin_kernel();
+  }
   using SM = Smem<D>;
   extern __shared__ __align__(1024) uint8_t smem[];
   const uint32_t base = smem_u32(smem);
@@ -511,16 +516,40 @@ __global__ void __launch_bounds__(kThreads, 1)
 // ---- work list
 
 constexpr int kListThreads = 1024, kLengths = 2048;  // tiles are sorted by blocks of keys, up to here
+static_assert(kLengths == 2 * kListThreads && kListThreads == 32 * 32);
+
+/// Of two numbers a thread, in place: the sum of those before each. Returns that of all.
+TEMPER_DEVICE int sum_before(int* numbers) {
+  __shared__ int of_warps[32];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const auto with_lanes_before = [&](int x) {
+    for (int w = 1; w < 32; w *= 2) {
+      const int y = __shfl_up_sync(~0u, x, w);
+      if (lane >= w) x += y;
+    }
+    return x;
+  };
+  int2& own = reinterpret_cast<int2*>(numbers)[threadIdx.x];
+  const int2 mine = own;
+  const int sum = with_lanes_before(mine.x + mine.y);
+  if (lane == 31) of_warps[warp] = sum;
+  __syncthreads();
+  if (warp == 0) of_warps[lane] = with_lanes_before(of_warps[lane]);
+  __syncthreads();
+  const int before = sum - mine.x - mine.y + (warp > 0 ? of_warps[warp - 1] : 0);
+  own = {before, before + mine.x};
+  return of_warps[31];
+}
 
 /// Tiles of all sequences, those with most keys first. One block.
 __global__ void __launch_bounds__(kListThreads)
-    list_kernel(Tile* tiles, TileList* list, const AttentionCall a, bool skip_single_rows) {
+    list_kernel(Tile* tiles, TileList* list, const AttentionCall a) {
   begin_kernel();
-  __shared__ int count[kLengths];
+  __shared__ __align__(8) int count[kLengths];
   const auto for_each_tile = [&](auto&& f) {
     for (int s = threadIdx.x; s < a.S; s += kListThreads) {
       const int first = a.cu[s], rows = a.cu[s + 1] - first, length = a.paged ? a.pages.lengths[s] : rows;
-      if (skip_single_rows && rows == 1) continue;
+      if (a.beside && rows == 1) continue;
       for (int r = 0; r < rows; r += kTileRows) {
         const Tile tile{first + r, min(kTileRows, rows - r), length - rows + r, first, length, s};
         f(tile, kLengths - min(tile.blocks(kTileRows), kLengths));
@@ -531,15 +560,8 @@ __global__ void __launch_bounds__(kListThreads)
   __syncthreads();
   for_each_tile([&](const Tile&, int bin) { atomicAdd(&count[bin], 1); });
   __syncthreads();
-  if (threadIdx.x == 0) {
-    int sum = 0;
-    for (int i = 0; i < kLengths; ++i) {
-      const int n = count[i];
-      count[i] = sum;
-      sum += n;
-    }
-    *list = {sum, 0};
-  }
+  const int all = sum_before(count);
+  if (threadIdx.x == 0) *list = {all, 0};
   __syncthreads();
   for_each_tile([&](const Tile& tile, int bin) { tiles[atomicAdd(&count[bin], 1)] = tile; });
 }
@@ -576,13 +598,12 @@ void run(const Libraries& libraries, PrefillArguments args, int most_tiles) {
 
 }  // namespace
 
-void attention_prefill(Ctx& ctx, const AttentionCall& a, bool skip_single_rows) {
+void attention_prefill(Ctx& ctx, const AttentionCall& a) {
   if (a.T == 0) return;
-  ArenaScope scope(ctx.scratch);
   const int most_tiles = a.T / kTileRows + std::min(a.S, a.T);
   auto* tiles = static_cast<Tile*>(ctx.scratch.allocate(most_tiles * int64_t{sizeof(Tile)}));
   auto* list = static_cast<TileList*>(ctx.scratch.allocate(sizeof(TileList)));
-  launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a, skip_single_rows);
+  launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a);
   const PrefillArguments args{a, tiles, list, nullptr};
   if (a.head_dim == 256)
     run<256>(libraries_of(ctx), args, most_tiles);

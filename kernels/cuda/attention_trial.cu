@@ -66,8 +66,6 @@ class AttentionTrial {
   Bytes want_;
 };
 
-void prefill(Ctx& ctx, const AttentionCall& a) { attention_prefill(ctx, a, /*skip_single_rows=*/false); }
-
 std::string text(const AttentionShape& s) {
   return fmt::format("{} query heads of {} over {}, on {}", s.q_heads, s.head_dim, s.kv_heads,
                      device::gpu_name());
@@ -81,7 +79,7 @@ bool has_bits_of_prefill(Libraries& libraries, const AttentionShape& shape, int6
   const int64_t many = libraries.multiprocessors() / shape.kv_heads + 1;
   for (const auto& [sequences, length] : {std::pair{kFew, kLong}, {many, kShort}}) {
     AttentionTrial trial(libraries.lane(), shape, page_tokens, sequences, length);
-    if (!trial.has_bits(0, length - 1, prefill))
+    if (!trial.has_bits(0, length - 1, attention_prefill))
       fail(Exit::environment,
            {.what = "attention over pages does not have the bits of attention over packed rows",
             .where = text(shape),

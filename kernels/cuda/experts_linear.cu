@@ -11,6 +11,8 @@ namespace {
 
 using bf = __nv_bfloat16;
 using product::Operand, product::Result;
+constexpr int kFp32Columns = 64;
+using Fp32Tile = product::Fp32<kFp32Columns>;
 
 template <class Y, class S>
 struct Call {
@@ -58,11 +60,11 @@ __global__ void expert_chain_kernel(const Call<Y, bf> call) {
 }
 
 template <bool kSumsRows>
-__global__ void __launch_bounds__(product::kFp32Threads) expert_fp32_kernel(const Call<float, float> call) {
+__global__ void __launch_bounds__(Fp32Tile::kThreads) expert_fp32_kernel(const Call<float, float> call) {
   begin_kernel();
-  with_tile<kSumsRows>(call, product::kTile, product::kTile,
+  with_tile<kSumsRows>(call, Fp32Tile::kRows, kFp32Columns,
                        [](const Call<float, float>& c, int64_t m0, int64_t n0) {
-                         product::fp32_tile(c.result, c.x, c.w, c.M, c.N, c.K, m0, n0);
+                         Fp32Tile::tile(c.result, c.x, c.w, c.M, c.N, c.K, m0, n0);
                        });
 }
 
@@ -90,7 +92,7 @@ void run(Lane& lane, const ExpertProduct& p, int tile_rows, int tile_columns, in
 template <bool kSumsRows>
 void run_plain(Lane& lane, const ExpertProduct& p) {
   if (p.all.in == DType::f32)
-    return run<kSumsRows, float, float>(lane, p, product::kTile, product::kTile, product::kFp32Threads,
+    return run<kSumsRows, float, float>(lane, p, Fp32Tile::kRows, kFp32Columns, Fp32Tile::kThreads,
                                         expert_fp32_kernel<kSumsRows>);
   dispatch_gpu_storage(p.all.out, [&](auto y) {
     using Y = decltype(y);

@@ -7,7 +7,7 @@ namespace temper::cuda {
 namespace {
 
 using bf = __nv_bfloat16;
-using product::kFp32Threads, product::kTile, product::Operand, product::Result;
+using product::Fp32, product::Operand, product::Result;
 
 // ---- kernels: blocks in x only, the grid's other dimensions are too small for the rows of a vocabulary
 
@@ -19,12 +19,13 @@ __global__ void chain_kernel(const Result<Y, bf> result, const Operand<bf> x, co
                       blockIdx.x % column_blocks * int64_t{product::kChainColumns});
 }
 
-__global__ void __launch_bounds__(kFp32Threads)
+template <int kColumns>
+__global__ void __launch_bounds__(Fp32<kColumns>::kThreads)
     fp32_kernel(const Result<float, float> result, const Operand<float> x, const Operand<float> w, int64_t M,
                 int64_t N, int64_t K, int column_blocks) {
   begin_kernel();
-  product::fp32_tile(result, x, w, M, N, K, blockIdx.x / column_blocks * int64_t{kTile},
-                     blockIdx.x % column_blocks * int64_t{kTile});
+  Fp32<kColumns>::tile(result, x, w, M, N, K, blockIdx.x / column_blocks * int64_t{Fp32<kColumns>::kRows},
+                       blockIdx.x % column_blocks * int64_t{kColumns});
 }
 
 // ---- for self-tests
@@ -68,9 +69,18 @@ void multiply_chain(Lane& lane, const Product& p) {
 }
 
 void multiply_fp32(Lane& lane, const Product& p) {
-  const int columns = blocks_for(p.N, kTile), blocks = blocks_for(columns * ((p.M + kTile - 1) / kTile), 1);
-  launch(lane, fp32_kernel, blocks, kFp32Threads, 0, result_of<float, float>(p), left_operand<float>(p),
-         right_operand<float>(p), p.M, p.N, p.K, columns);
+  constexpr int kFewBlocks = 128;  // of whole tiles: half of them keep twice as many multiprocessors at work
+  const int64_t row_blocks = (p.M + Fp32<64>::kRows - 1) / Fp32<64>::kRows;
+  const auto run = [&]<int kColumns>() {
+    const int columns = blocks_for(p.N, kColumns);
+    launch(lane, fp32_kernel<kColumns>, blocks_for(columns * row_blocks, 1), Fp32<kColumns>::kThreads, 0,
+           result_of<float, float>(p), left_operand<float>(p), right_operand<float>(p), p.M, p.N, p.K,
+           columns);
+  };
+  if (row_blocks * blocks_for(p.N, 64) < kFewBlocks)
+    run.operator()<32>();
+  else
+    run.operator()<64>();
 }
 
 void fill_random(Lane& lane, void* bf16, int64_t count) {

@@ -18,7 +18,7 @@ int64_t round_sequences(int64_t sequences) {
   return (sequences + step - 1) / step * step;
 }
 
-/// Of rows beyond one of each sequence: a third is padding at most.
+/// Rows beyond one of each sequence: a third is padding at most.
 int64_t round_prefilled(int64_t rows) {
   for (int64_t size : {0, 16, 32, 48, 64, 96, 128, 192, 256, 384})
     if (rows <= size) return size;

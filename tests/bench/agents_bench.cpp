@@ -229,9 +229,11 @@ void measure_share(Machine& machine, int sessions, int turns) {
 
 /// Sequences that decode, each in a turn of kDecodeTurn tokens; the seconds of a step. With `observations` a
 /// turn ends in every step and comes back behind its history with kObservation more tokens: as many tokens
-/// are drawn by each step as without.
+/// are drawn by each step as without, where prompts are longer by as many keys as observations leave.
 double seconds_of_decoding(Machine& machine, bool observations) {
-  constexpr int kSequences = 64, kDecodeTurn = 64, kObservation = 32, kPrompt = 512, kSteps = 192;
+  constexpr int kSequences = 64, kDecodeTurn = 64, kObservation = 32, kPrompt = 512, kSteps = 192,
+                kBefore = kSequences + kDecodeTurn;
+  constexpr int kObserved = kObservation * (kBefore + kSteps / 2) / kDecodeTurn;  // of a sequence, on average
   const auto engine = machine.engine(kSequences, kSequences * 128);
   GenerateOptions options;
   options.max_new_tokens = kPrompt;
@@ -249,7 +251,7 @@ double seconds_of_decoding(Machine& machine, bool observations) {
     owners.push_back(i);
   };
   for (size_t i = 0; i < kSequences; ++i) {
-    histories.push_back(random_ids(kPrompt, kVocab, i));
+    histories.push_back(random_ids(observations ? kPrompt : kPrompt + kObserved, kVocab, i));
     ask(i, observations ? kDecodeTurn : kPrompt);  // one is prefilled in each step, so one ends in each
   }
   const auto step = [&] {
@@ -263,7 +265,7 @@ double seconds_of_decoding(Machine& machine, bool observations) {
     }
   };
   // Until every prompt is in the cache, steps are recorded, and the first turns end.
-  for (int i = 0; i < kSequences + kDecodeTurn; ++i) step();
+  for (int i = 0; i < kBefore; ++i) step();
   std::vector<double> times;
   for (int i = 0; i < kSteps; ++i) times.push_back(bench::seconds_of(step));
   return bench::median(times);

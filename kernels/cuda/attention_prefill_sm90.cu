@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_tiles.h"
 #include "kernels/cuda/device/wgmma_wide.cuh"
 
 namespace temper::cuda {
@@ -17,19 +18,7 @@ namespace {
 using bf = __nv_bfloat16;
 namespace cn = canonical;
 
-constexpr int kTileRows = 128, kThreads = 384;
-
-/// Up to 128 query rows of one sequence, and the keys they see.
-struct Tile {
-  int q_row, q_rows, q_pos;  // first packed row, count, position of the first
-  int kv_row, kv_len;        // first packed key row (unused with pages), keys of the sequence
-  int sequence;
-  TEMPER_DEVICE int blocks(int keys) const { return (q_pos + q_rows - 1) / keys + 1; }
-};
-
-struct TileList {
-  int num_tiles, next;  // next: beyond the first of every block
-};
+constexpr int kThreads = 384;
 
 struct PrefillArguments {
   AttentionCall a;
@@ -513,59 +502,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-// ---- work list
-
-constexpr int kListThreads = 1024, kLengths = 2048;  // tiles are sorted by blocks of keys, up to here
-static_assert(kLengths == 2 * kListThreads && kListThreads == 32 * 32);
-
-/// Of two numbers a thread, in place: the sum of those before each. Returns that of all.
-TEMPER_DEVICE int sum_before(int* numbers) {
-  __shared__ int of_warps[32];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const auto with_lanes_before = [&](int x) {
-    for (int w = 1; w < 32; w *= 2) {
-      const int y = __shfl_up_sync(~0u, x, w);
-      if (lane >= w) x += y;
-    }
-    return x;
-  };
-  int2& own = reinterpret_cast<int2*>(numbers)[threadIdx.x];
-  const int2 mine = own;
-  const int sum = with_lanes_before(mine.x + mine.y);
-  if (lane == 31) of_warps[warp] = sum;
-  __syncthreads();
-  if (warp == 0) of_warps[lane] = with_lanes_before(of_warps[lane]);
-  __syncthreads();
-  const int before = sum - mine.x - mine.y + (warp > 0 ? of_warps[warp - 1] : 0);
-  own = {before, before + mine.x};
-  return of_warps[31];
-}
-
-/// Tiles of all sequences, those with most keys first. One block.
-__global__ void __launch_bounds__(kListThreads)
-    list_kernel(Tile* tiles, TileList* list, const AttentionCall a) {
-  begin_kernel();
-  __shared__ __align__(8) int count[kLengths];
-  const auto for_each_tile = [&](auto&& f) {
-    for (int s = threadIdx.x; s < a.S; s += kListThreads) {
-      const int first = a.cu[s], rows = a.cu[s + 1] - first, length = a.paged ? a.pages.lengths[s] : rows;
-      if (a.beside && rows == 1) continue;
-      for (int r = 0; r < rows; r += kTileRows) {
-        const Tile tile{first + r, min(kTileRows, rows - r), length - rows + r, first, length, s};
-        f(tile, kLengths - min(tile.blocks(kTileRows), kLengths));
-      }
-    }
-  };
-  for (int i = threadIdx.x; i < kLengths; i += kListThreads) count[i] = 0;
-  __syncthreads();
-  for_each_tile([&](const Tile&, int bin) { atomicAdd(&count[bin], 1); });
-  __syncthreads();
-  const int all = sum_before(count);
-  if (threadIdx.x == 0) *list = {all, 0};
-  __syncthreads();
-  for_each_tile([&](const Tile& tile, int bin) { tiles[atomicAdd(&count[bin], 1)] = tile; });
-}
-
 /// Heads of packed qkv rows as (64 columns, rows, dh / 64, heads).
 CUtensorMap packed_map(const Libraries& libraries, const AttentionCall& a, int first_head, int heads,
                        int box_rows) {
@@ -600,17 +536,14 @@ void run(const Libraries& libraries, PrefillArguments args, int most_tiles) {
 
 void attention_prefill(Ctx& ctx, const AttentionCall& a) {
   if (a.T == 0) return;
-  const int most_tiles = a.T / kTileRows + std::min(a.S, a.T);
-  auto* tiles = static_cast<Tile*>(ctx.scratch.allocate(most_tiles * int64_t{sizeof(Tile)}));
-  auto* list = static_cast<TileList*>(ctx.scratch.allocate(sizeof(TileList)));
-  launch(ctx.lane, list_kernel, 1, kListThreads, 0, tiles, list, a);
-  const PrefillArguments args{a, tiles, list, nullptr};
+  const TilesOfCall made = list_tiles(ctx, a);
+  const PrefillArguments args{a, made.tiles, made.list, nullptr};
   if (a.head_dim == 256)
-    run<256>(libraries_of(ctx), args, most_tiles);
+    run<256>(libraries_of(ctx), args, made.most);
   else if (a.head_dim == 128)
-    run<128>(libraries_of(ctx), args, most_tiles);
+    run<128>(libraries_of(ctx), args, made.most);
   else
-    run<64>(libraries_of(ctx), args, most_tiles);
+    run<64>(libraries_of(ctx), args, made.most);
 }
 
 }  // namespace temper::cuda

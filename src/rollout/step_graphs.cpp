@@ -10,6 +10,9 @@
 namespace temper {
 namespace {
 
+/// Recorded steps take memory of the driver: steps of buckets that come later are not recorded.
+constexpr int64_t kMostCaptures = 128;
+
 /// Few sizes, small steps where a sequence is dear.
 int64_t round_sequences(int64_t sequences) {
   for (int64_t size : {1, 2, 4, 8})
@@ -18,11 +21,23 @@ int64_t round_sequences(int64_t sequences) {
   return (sequences + step - 1) / step * step;
 }
 
-/// Rows beyond one of each sequence: a third is padding at most.
+/// Powers of two, and one and a half of them: of steps that prefill there are buckets for each number of
+/// rows.
+int64_t round_beside_prefill(int64_t sequences) {
+  for (int64_t size = 2;; size *= 2) {
+    if (sequences <= size) return size;
+    if (size >= 32 && sequences <= size / 2 * 3) return size / 2 * 3;
+  }
+}
+/// Rows of padding that are beyond one of each sequence belong to a sequence of padding.
+int64_t round_all(int64_t sequences, int64_t prefilled) {
+  return prefilled > 0 ? round_beside_prefill(sequences + 1) : round_sequences(sequences);
+}
+/// Rows beyond one of each sequence.
 int64_t round_prefilled(int64_t rows) {
-  for (int64_t size : {0, 16, 32, 48, 64, 96, 128, 192, 256, 384})
-    if (rows <= size) return size;
-  return StepGraphs::kMostPrefilled;
+  int64_t size = 32;
+  while (size < rows) size *= 2;
+  return size;
 }
 
 /// Powers of two times the 1,024 tokens of a split of attention: the grid does not grow within it.
@@ -78,6 +93,10 @@ struct StepGraphs::Bucket {
   int64_t out_bytes() const { return drawn_bytes() + num_ids * int64_t{sizeof(int32_t)}; }
 };
 
+int64_t StepGraphs::padded_rows(int64_t sequences, int64_t prefilled) {
+  return round_all(sequences, prefilled) + (prefilled > 0 ? round_prefilled(prefilled) : 0);
+}
+
 bool StepGraphs::can_record(const Model& model) {
   const Splits& splits = model.splits();
   return model.device() == Device::cuda && !splits.ep_spans_teams() &&
@@ -93,15 +112,13 @@ StepGraphs::StepGraphs(const Model& model, const KvCache& cache, Lane& lane, con
       blocks_(Device::cuda) {}
 StepGraphs::~StepGraphs() = default;
 
-/// Rows of padding that are beyond one of each sequence belong to a sequence of padding.
 StepGraphs::Key StepGraphs::key_of(const StepLists& step, std::span<const StepDraw> draws,
                                    int64_t num_sampleable) const {
   const int64_t sequences = step.num_sequences(), prefilled = step.num_rows() - sequences;
   CHECK(prefilled <= kMostPrefilled && std::ssize(draws) <= sequences, "a step of {} rows of {}, {} draws",
         step.num_rows(), sequences, draws.size());
-  const int64_t rounded = round_sequences(prefilled > 0 ? sequences + 1 : sequences);
-  return {.rows = rounded + round_prefilled(prefilled),
-          .sequences = rounded,
+  return {.rows = padded_rows(sequences, prefilled),
+          .sequences = round_all(sequences, prefilled),
           .pages = round_pages(step.num_pages(), cache_.page_tokens()),
           .num_sampleable = num_sampleable,
           .filters = std::any_of(draws.begin(), draws.end(),
@@ -179,7 +196,7 @@ DrawnTokens StepGraphs::run(Ctx& c, const StepLists& step, std::span<const StepD
   scratch_.resume();
   Bucket& b = bucket_of(key_of(step, draws, num_sampleable));
   fill(b, step, draws);
-  if (b.warm && !b.graph.recorded()) {
+  if (b.warm && !b.graph.recorded() && captures_ < kMostCaptures) {
     b.graph.record(lane_, [&] { submit(b); });
     ++captures_;
   }

@@ -30,6 +30,8 @@ class StepGraphs {
   /// running them.
   static constexpr int64_t kMostPrefilled = 512;
 
+  /// Rows of a recorded step, padding included; `prefilled`: beyond one of each sequence.
+  static int64_t padded_rows(int64_t sequences, int64_t prefilled);
   /// What goes through host memory between ranks cannot be recorded.
   static bool can_record(const Model& model);
   /// `routes`: the experts of all rows are recorded; without layers: they are not.

@@ -345,7 +345,7 @@ PhaseMemory generate_memory(const RunPlan& plan, const ModelConfig& model, const
   PhaseMemory most = of_step(config.rollout.prefill_chunk_tokens);
   // Recorded steps have scratch memory of their own.
   if (like_gpu(device) && of.role.grid.size(kModel) == 1)
-    most.workspace += std::min(of_step(recorded_prefill(config)).workspace, kAll - most.workspace);
+    most.workspace += std::min(of_step(recorded_prefill(plan, config)).workspace, kAll - most.workspace);
   return most;
 }
 

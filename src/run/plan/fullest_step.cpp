@@ -30,9 +30,10 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
   return list;
 }
 
-int64_t recorded_prefill(const Config& config) {
+int64_t recorded_prefill(const RunPlan& plan, const Config& config) {
   if (config.rollout.harness.empty()) return 0;
-  return std::min(config.rollout.prefill_chunk_tokens, StepGraphs::kMostPrefilled);
+  const int64_t prefilled = std::min(config.rollout.prefill_chunk_tokens, StepGraphs::kMostPrefilled);
+  return StepGraphs::padded_rows(plan.cache.running_sequences, prefilled) - plan.cache.running_sequences;
 }
 
 }  // namespace temper

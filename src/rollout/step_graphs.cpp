@@ -10,8 +10,9 @@
 namespace temper {
 namespace {
 
-/// Recorded steps take memory of the driver: steps of buckets that come later are not recorded.
-constexpr int64_t kMostCaptures = 128;
+/// Recorded steps take memory of the driver: those that prefill, in buckets that come later, are not
+/// recorded.
+constexpr int64_t kMostWithPrefill = 64;
 
 /// Few sizes, small steps where a sequence is dear.
 int64_t round_sequences(int64_t sequences) {
@@ -82,6 +83,7 @@ struct StepGraphs::Bucket {
     return {next(rows), next(rows), next(n),     next(n),        next(n),
             next(n),    next(n),    next(n + 1), next(n * pages)};
   }
+  bool prefills() const { return key.rows > key.sequences; }
   SampleRow* samples(char* block) const { return reinterpret_cast<SampleRow*>(block); }
   int64_t sample_bytes() const { return key.sequences * int64_t{sizeof(SampleRow)}; }
   int64_t in_bytes() const {
@@ -196,9 +198,10 @@ DrawnTokens StepGraphs::run(Ctx& c, const StepLists& step, std::span<const StepD
   scratch_.resume();
   Bucket& b = bucket_of(key_of(step, draws, num_sampleable));
   fill(b, step, draws);
-  if (b.warm && !b.graph.recorded() && captures_ < kMostCaptures) {
+  if (b.warm && !b.graph.recorded() && (!b.prefills() || captures_with_prefill_ < kMostWithPrefill)) {
     b.graph.record(lane_, [&] { submit(b); });
     ++captures_;
+    if (b.prefills()) ++captures_with_prefill_;
   }
   if (b.graph.recorded())
     b.graph.replay(lane_);

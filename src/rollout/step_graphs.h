@@ -70,7 +70,7 @@ class StepGraphs {
   Arena scratch_;
   Arena blocks_;
   std::map<Key, std::unique_ptr<Bucket>> buckets_;
-  int64_t captures_ = 0;
+  int64_t captures_ = 0, captures_with_prefill_ = 0;
 };
 
 }  // namespace temper

@@ -286,10 +286,15 @@ TEST_F(CommandRewards, NobodyIsLeftBehindAtTheEnd) {
     Helpers helpers;
     const auto program = make_reward(config({{"limit_seconds", 0.2}}), &helpers);
     EXPECT_EQ(ask(*program, "well"), 4);
-    EXPECT_FALSE(ask(*program, "daemon").value);
+    // A program that is ended before what it starts has begun, as on a busy machine, is asked again.
+    size_t programs = 0;
+    do {
+      ++programs;
+      EXPECT_FALSE(ask(*program, "daemon").value);
+    } while (pids().size() == programs);
     EXPECT_EQ(ask(*program, "well"), 4);
+    EXPECT_EQ(pids().size(), programs + 2) << "the daemon, and one program more";
   }
-  EXPECT_EQ(pids().size(), 3u);
   EXPECT_TRUE(gone(pids()));
 }
 

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <optional>
 
-#include "src/core/check.h"
 #include "src/core/process/stop_signal.h"
 #include "src/core/stopwatch.h"
 #include "src/run/local/child.h"

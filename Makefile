@@ -96,7 +96,7 @@ $(B)/has-%:
 	@mkdir -p $(@D); echo 'int main() {}' | $(MPICXX) $(filter-out -MMD -MP,$(CPPFLAGS)) -include $*.h -x c++ - -o $@ $(LDFLAGS) -l$* > $@.log 2>&1 || \
 	  { echo "$*.h or lib$* is missing: run \`make deps\` (package lib$*-dev), or build with DEPS_PREFIX=DIR (DIR/include, DIR/lib); see $@.log" >&2; exit 1; }
 $(LIB): $(OBJ)
-	@rm -f $@; ar rcs $@ $^
+	@rm -f $@; ar rcsT $@ $^
 $(B)/temper: $(MAIN) $(LIB)
 	@echo "$(STEP) LINK  $@"; $(MPICXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/src/io/%.cpp.o $(B)/tests/io/%.cpp.o: private CPPFLAGS += $(HDF5_FLAGS)
@@ -109,7 +109,7 @@ endif
 $(B)/src/run/verbs/version.cpp.o: private CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
 $(B)/src/run/verbs/version.cpp.o: $(B)/commit
 ifeq ($(PCH)$(findstring clang,$(MPICXX)),1)
-PCH_OBJ.src := $(filter $(B)/src/%,$(OBJ) $(MAIN))
+PCH_OBJ.src := $(filter-out %/core/json/library.cpp.o,$(filter $(B)/src/%,$(OBJ) $(MAIN)))
 PCH_OBJ.tests := $(filter %_test.cpp.o,$(ALL_OBJ)) $(GPU_OP_TESTS:%=%.cpp.o)
 $(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): PCH_FLAGS := -include $(PCH_OF.$(p)) -Winvalid-pch -Wno-error=invalid-pch))
 $(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): $(PCH_OF.$(p)).gch))

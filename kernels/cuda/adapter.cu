@@ -54,6 +54,14 @@ struct BlockWeights {
   int rank;
 
   TEMPER_DEVICE bool has(int64_t n) const { return place_of(blocks, n).block >= 0; }
+  TEMPER_DEVICE bool has_all(int64_t begin, int64_t end) const {
+    int64_t rows = 0;
+#pragma unroll
+    for (int i = 0; i < AdapterBlocks::kMost; ++i)
+      if (i < blocks.count)
+        rows += max(int64_t{0}, min(end, blocks.to[i] + blocks.rows[i]) - max(begin, blocks.to[i]));
+    return rows == end - begin;
+  }
   TEMPER_DEVICE S at(int64_t n, int k) const {
     const Place place = place_of(blocks, n);
     const int own = k - place.block * rank;
@@ -80,6 +88,7 @@ struct TurnedWeights {
   int K;
 
   TEMPER_DEVICE bool has(int64_t) const { return true; }
+  TEMPER_DEVICE bool has_all(int64_t, int64_t) const { return true; }
   TEMPER_DEVICE S at(int64_t n, int k) const { return k < K && n < N ? a[k * N + n] : cn::store<S>(0.f); }
   TEMPER_DEVICE Steps steps(int64_t, int64_t) const { return {0, (K + kStep - 1) / kStep * kStep}; }
 };
@@ -123,34 +132,85 @@ TEMPER_DEVICE void stage(bf (*to)[kPitch], const TurnedWeights<bf>& w, int64_t n
   }
 }
 
-/// Two neighbouring features of a row of u, zero outside.
-TEMPER_DEVICE uint32_t low_pair(const bf* row, int k, int K, bool exists) {
-  if (!exists || k >= K) return 0;
-  if (K % 2 == 0) return *reinterpret_cast<const uint32_t*>(row + k);
-  return product::pair(row, 1, k, K, true);
-}
+/// Outputs of a block of threads: kInside where all of them exist and rows are whole groups.
+template <bool kInside>
+struct Extent {
+  int64_t M, N;
 
-/// A product u w of a tile: rows of kTiles * 16 from m0 on by each warp, kColumns outputs from n0 on. A
-/// thread has the columns 8 t to 8 t + 7 of every 32.
-template <int kTiles, int kColumns, class Weights>
+  TEMPER_DEVICE bool groups() const { return kInside || N % kGroup == 0; }
+  TEMPER_DEVICE bool has(int64_t m, int64_t n) const { return kInside || (m < M && n < N); }
+  TEMPER_DEVICE int count(int64_t n) const {
+    return kInside ? kGroup : static_cast<int>(min(N - n, int64_t{kGroup}));
+  }
+};
+
+/// A product u w of a tile: 16 rows by each warp, kColumns outputs from n0 on. A thread has the columns 8 t
+/// to 8 t + 7 of every 32. kAhead steps of u are read at once.
+template <int kColumns, int kAhead, class Weights>
 struct TileProduct {
-  static constexpr int kPairs = kColumns / 32;
   bf (*staged)[kPitch];
   const bf* u;
   Weights w;
   int K;
-  int64_t n0;
-  Steps steps = {};
-  float sum[kTiles][kPairs * 4][4] = {};
+  int64_t m0, n0, M, N;  // m0: the thread's row in a group of 8
+  Steps steps = w.steps(n0, min(n0 + kColumns, N));
+  uint32_t added[kColumns / 32] = {};  // bits of the columns of each group that something is added to
+  uint32_t read[kAhead][4] = {};
+  float sum[kColumns / 8][4] = {};
 
-  /// Reads nothing but weights.
-  TEMPER_DEVICE void begin(int64_t N) {
-    steps = w.steps(n0, min(n0 + kColumns, N));
+  /// Reads nothing but weights, by all threads.
+  TEMPER_DEVICE void stage_first() {
     stage<kColumns>(staged, w, n0, steps.begin, min(kStaged, steps.end - steps.begin));
+    const bool whole = w.has_all(n0, min(n0 + kColumns, N));
+#pragma unroll
+    for (int c = 0; c < kColumns / 32; ++c) {
+      added[c] = (1u << kGroup) - 1;
+      if (!whole) find_added(c);
+    }
   }
-  /// By all threads; m0: with the thread's row in a group of 8.
-  TEMPER_DEVICE void multiply(int64_t m0, int64_t M) {
+  TEMPER_DEVICE void find_added(int c) {
+    added[c] = 0;
+#pragma unroll 1
+    for (int e = 0; e < kGroup; ++e)
+      added[c] |= static_cast<uint32_t>(w.has(n0 + c * 32 + (threadIdx.x & 3) * kGroup + e)) << e;
+  }
+
+  /// Reads the steps of u from k0 on, zero behind the last. Rows beyond M are the last one's: nobody looks at
+  /// their sums.
+  TEMPER_DEVICE void fetch(int k0) {
+    if (K % 2 == 0)
+      fetch_pairs(k0, [](const bf* row, int k, int) { return *reinterpret_cast<const uint32_t*>(row + k); });
+    else
+      fetch_pairs(k0,
+                  [](const bf* row, int k, int end) { return product::pair(row, 1, k, end, true); });
+  }
+  template <class Pair>
+  TEMPER_DEVICE void fetch_pairs(int k0, Pair&& pair) {
+    const int t = threadIdx.x & 3, end = min(K, steps.end);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const bf* row = u + min(m0 + half * 8, M - 1) * K;
+#pragma unroll
+      for (int s = 0; s < kAhead; ++s)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int k = k0 + s * kStep + 2 * t + i * 8;
+          read[s][i * 2 + half] = k < end ? pair(row, k, end) : 0;
+        }
+    }
+  }
+  TEMPER_DEVICE void fetch_first() { fetch(steps.begin); }
+
+  TEMPER_DEVICE void multiply_step(const uint32_t (&a)[4], int k) {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+      const bf* at = &staged[j * 8 + g][k + 2 * t];
+      mma16816(sum[j], a, *reinterpret_cast<const uint32_t*>(at), *reinterpret_cast<const uint32_t*>(at + 8));
+    }
+  }
+  /// By all threads, after stage_first() and fetch_first().
+  TEMPER_DEVICE void multiply() {
     for (int k0 = steps.begin; k0 < steps.end; k0 += kStaged) {
       const int depth = min(kStaged, steps.end - k0);
       if (k0 > steps.begin) {
@@ -158,155 +218,156 @@ struct TileProduct {
         stage<kColumns>(staged, w, n0, k0, depth);
       }
       __syncthreads();
-      for (int k = 0; k < depth; k += kStep) {
-        uint32_t a[kTiles][4];
+      for (int k = 0; k < depth; k += kAhead * kStep) {
+        if (k0 + k > steps.begin) fetch(k0 + k);
 #pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int64_t m = m0 + tile * 16 + i % 2 * 8;
-            a[tile][i] = low_pair(u + m * K, k0 + k + 2 * t + i / 2 * 8, K, m < M);
-          }
-#pragma unroll
-        for (int j = 0; j < kPairs * 4; ++j) {
-          const bf* at = &staged[j * 8 + g][k + 2 * t];
-          const uint32_t b0 = *reinterpret_cast<const uint32_t*>(at),
-                         b1 = *reinterpret_cast<const uint32_t*>(at + 8);
-#pragma unroll
-          for (int tile = 0; tile < kTiles; ++tile) mma16816(sum[tile][j], a[tile], b0, b1);
-        }
+        for (int s = 0; s < kAhead; ++s)
+          if (k + s * kStep < depth) multiply_step(read[s], k + s * kStep);
       }
     }
   }
-  /// What is added to column n + e of a thread's group.
-  TEMPER_DEVICE float add_to(float y, float scale, int tile, int half, int c, int64_t n, int e) const {
-    return w.has(n + e) ? __fmaf_rn(scale, sum[tile][c * 4 + e / 2][half * 2 + e % 2], y) : y;
+  /// What is added to column e of a thread's group.
+  TEMPER_DEVICE float add_to(float y, float scale, int half, int c, int e) const {
+    return added[c] >> e & 1 ? __fmaf_rn(scale, sum[c * 4 + e / 2][half * 2 + e % 2], y) : y;
   }
 };
 
-/// f(tile, half, c, m, n, count): the groups of a thread, `count` columns from n on of a row m.
-template <int kTiles, int kColumns, class F>
-TEMPER_DEVICE void for_each_group(int64_t m0, int64_t n0, int64_t M, int64_t N, F&& f) {
+/// f(half, c, m, n, count): the groups of a thread, `count` columns from n on of a row m.
+template <int kColumns, bool kInside, class F>
+TEMPER_DEVICE void for_each_group(int64_t m0, int64_t n0, const Extent<kInside>& of, F&& f) {
   const int t = threadIdx.x & 3;
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile)
+  for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int c = 0; c < kColumns / 32; ++c) {
-        const int64_t m = m0 + tile * 16 + half * 8, n = n0 + c * 32 + t * 8;
-        if (m < M && n < N) f(tile, half, c, m, n, static_cast<int>(min(N - n, int64_t{kGroup})));
-      }
+    for (int c = 0; c < kColumns / 32; ++c) {
+      const int64_t m = m0 + half * 8, n = n0 + c * 32 + t * 8;
+      if (of.has(m, n)) f(half, c, m, n, of.count(n));
+    }
 }
 
-/// The first row of a thread and the first column of its block.
-struct TilePlace {
-  int64_t m0, n0;
+/// A block of threads has kWarps * 16 rows and kColumns outputs. With few rows there is one wave of blocks,
+/// which stage weights before they wait for the kernel before; with many, weights and rows are on their way
+/// at once.
+template <int kWarps, int kColumns, bool kFew>
+struct Form {
+  static constexpr int kThreads = kWarps * 32, kBlocks = 512 / kThreads;
+
+  /// run(extent, m0, n0): m0 is the thread's row in a group of 8, n0 the first column of the block.
+  template <class Run>
+  static TEMPER_DEVICE void on_tile(int64_t M, int64_t N, int column_tiles, Run&& run) {
+    const int lane = threadIdx.x & 31, warp = static_cast<int>(threadIdx.x) / 32;
+    const int64_t first = blockIdx.x / column_tiles * int64_t{kWarps * 16},
+                  n0 = blockIdx.x % column_tiles * int64_t{kColumns}, m0 = first + warp * 16 + (lane >> 2);
+    if (first + kWarps * 16 <= M && n0 + kColumns <= N && N % kGroup == 0)
+      run(Extent<true>{M, N}, m0, n0);
+    else
+      run(Extent<false>{M, N}, m0, n0);
+  }
+  /// The sums of products; `load` reads what they are added to.
+  template <class Load, class... Products>
+  static TEMPER_DEVICE void multiply(Load&& load, Products&... products) {
+    if constexpr (kFew) (products.stage_first(), ...);
+    wait_for_previous_kernel();
+    load();
+    (products.fetch_first(), ...);
+    if constexpr (!kFew) (products.stage_first(), ...);
+    (products.multiply(), ...);
+  }
 };
-template <int kWarps, int kTiles, int kColumns>
-TEMPER_DEVICE TilePlace place_of_thread(int column_tiles) {
-  const int lane = threadIdx.x & 31, warp = static_cast<int>(threadIdx.x) / 32;
-  return {(blockIdx.x / column_tiles * kWarps + warp) * int64_t{kTiles * 16} + (lane >> 2),
-          blockIdx.x % column_tiles * int64_t{kColumns}};
-}
 
-/// y = round(fma(scale, u w, y)): blocks of kWarps * kTiles * 16 rows and kColumns outputs.
-template <int kWarps, int kTiles, int kColumns, class Y, class Weights>
-__global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
+/// y = round(fma(scale, u w, y)).
+template <class F, int kColumns, class Y, class Weights>
+__global__ void __launch_bounds__(F::kThreads, F::kBlocks)
     add_product_kernel(Y* y, const bf* u, const Weights w, float scale, int64_t M, int64_t N, int K,
                        int column_tiles) {
   __shared__ __align__(16) bf staged[kColumns][kPitch];
   launch_dependents();
-  const auto [m0, n0] = place_of_thread<kWarps, kTiles, kColumns>(column_tiles);
-  TileProduct<kTiles, kColumns, Weights> z{staged, u, w, K, n0};
-  z.begin(N);
-  wait_for_previous_kernel();
-  if (z.steps.end == 0) return;
-  RawGroup<Y, kGroup> held[kTiles][2][kColumns / 32];
-  const bool eights = N % kGroup == 0;
-  for_each_group<kTiles, kColumns>(m0, n0, M, N,
-                                   [&](int tile, int half, int c, int64_t m, int64_t n, int count) {
-                                     load_raw(held[tile][half][c], y + m * N + n, count, eights);
-                                   });
-  z.multiply(m0, M);
-  for_each_group<kTiles, kColumns>(
-      m0, n0, M, N, [&](int tile, int half, int c, int64_t m, int64_t n, int count) {
-        float of[kGroup];
-#pragma unroll
-        for (int e = 0; e < kGroup; ++e)
-          of[e] = z.add_to(cn::load(held[tile][half][c].at[e]), scale, tile, half, c, n, e);
-        store_group(y + m * N + n, of, count, eights);
+  F::on_tile(M, N, column_tiles, [&](const auto of, int64_t m0, int64_t n0) {
+    TileProduct<kColumns, 4, Weights> z{staged, u, w, K, m0, n0, M, N};
+    if (z.steps.end == 0) return wait_for_previous_kernel();
+    RawGroup<Y, kGroup> held[2][kColumns / 32];
+    const auto load = [&] {
+      for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+        load_raw(held[half][c], y + m * N + n, count, of.groups());
       });
+    };
+    F::multiply(load, z);
+    for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+      float sum[kGroup];
+#pragma unroll
+      for (int e = 0; e < kGroup; ++e) sum[e] = z.add_to(cn::load(held[half][c].at[e]), scale, half, c, e);
+      store_group(y + m * N + n, sum, count, of.groups());
+    });
+  });
 }
 
 /// a = SwiGLU of y' over kColumns gates and as many ups; `kept`: y' is written, too, as gate_up may be.
-template <int kWarps, int kColumns, bool kKeeps>
-__global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
+template <class F, int kColumns, bool kKeeps>
+__global__ void __launch_bounds__(F::kThreads, F::kBlocks)
     add_swiglu_kernel(bf* a, bf* kept, const bf* gate_up, const bf* u, const BlockWeights<bf> w, float scale,
-                      int64_t M, int64_t F, int K, int column_tiles) {
+                      int64_t M, int64_t N, int K, int column_tiles) {
   __shared__ __align__(16) bf staged[2][kColumns][kPitch];
   launch_dependents();
-  const auto [m0, n0] = place_of_thread<kWarps, 1, kColumns>(column_tiles);
-  TileProduct<1, kColumns, BlockWeights<bf>> gate{staged[0], u, w, K, n0}, up{staged[1], u, w, K, F + n0};
-  gate.begin(F);
-  up.begin(2 * F);
-  wait_for_previous_kernel();
-  RawGroup<bf, kGroup> gates[2][kColumns / 32], ups[2][kColumns / 32];
-  const bool eights = F % kGroup == 0;
-  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
-    load_raw(gates[half][c], gate_up + m * 2 * F + n, count, eights);
-    load_raw(ups[half][c], gate_up + m * 2 * F + F + n, count, eights);
-  });
-  gate.multiply(m0, M);
-  up.multiply(m0, M);
-  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
-    float of[kGroup];
-    RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
+  F::on_tile(M, N, column_tiles, [&](const auto of, int64_t m0, int64_t n0) {
+    TileProduct<kColumns, 2, BlockWeights<bf>> gate{staged[0], u, w, K, m0, n0, M, N},
+        up{staged[1], u, w, K, m0, N + n0, M, 2 * N};
+    RawGroup<bf, kGroup> gates[2][kColumns / 32], ups[2][kColumns / 32];
+    const auto load = [&] {
+      for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+        load_raw(gates[half][c], gate_up + m * 2 * N + n, count, of.groups());
+        load_raw(ups[half][c], gate_up + m * 2 * N + N + n, count, of.groups());
+      });
+    };
+    F::multiply(load, gate, up);
+    for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+      float out[kGroup];
+      RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
 #pragma unroll
-    for (int e = 0; e < kGroup; ++e) {
-      g.at[e] = cn::store<bf>(gate.add_to(cn::load(g.at[e]), scale, 0, half, c, n, e));
-      x.at[e] = cn::store<bf>(up.add_to(cn::load(x.at[e]), scale, 0, half, c, F + n, e));
-      of[e] = cn::swiglu(cn::load(g.at[e]), cn::load(x.at[e]));
-    }
-    store_group(a + m * F + n, of, count, eights);
-    if constexpr (kKeeps) {
-      store_raw(kept + m * 2 * F + n, g, count, eights);
-      store_raw(kept + m * 2 * F + F + n, x, count, eights);
-    }
+      for (int e = 0; e < kGroup; ++e) {
+        g.at[e] = cn::store<bf>(gate.add_to(cn::load(g.at[e]), scale, half, c, e));
+        x.at[e] = cn::store<bf>(up.add_to(cn::load(x.at[e]), scale, half, c, e));
+        out[e] = cn::swiglu(cn::load(g.at[e]), cn::load(x.at[e]));
+      }
+      store_group(a + m * N + n, out, count, of.groups());
+      if constexpr (kKeeps) {
+        store_raw(kept + m * 2 * N + n, g, count, of.groups());
+        store_raw(kept + m * 2 * N + N + n, x, count, of.groups());
+      }
+    });
   });
 }
 
 /// The gradient of gate_up, where gate_up may be, from da + du A.
-template <int kWarps, int kColumns>
-__global__ void __launch_bounds__(kWarps * 32, 512 / (kWarps * 32))
+template <class F, int kColumns>
+__global__ void __launch_bounds__(F::kThreads, F::kBlocks)
     add_swiglu_backward_kernel(bf* dgate_up, const bf* da, const bf* gate_up, const bf* du,
-                               const TurnedWeights<bf> w, int64_t M, int64_t F, int K, int column_tiles) {
+                               const TurnedWeights<bf> w, int64_t M, int64_t N, int K, int column_tiles) {
   __shared__ __align__(16) bf staged[kColumns][kPitch];
   launch_dependents();
-  const auto [m0, n0] = place_of_thread<kWarps, 1, kColumns>(column_tiles);
-  TileProduct<1, kColumns, TurnedWeights<bf>> z{staged, du, w, K, n0};
-  z.begin(F);
-  wait_for_previous_kernel();
-  RawGroup<bf, kGroup> upstream[2][kColumns / 32], gates[2][kColumns / 32], ups[2][kColumns / 32];
-  const bool eights = F % kGroup == 0;
-  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
-    load_raw(upstream[half][c], da + m * F + n, count, eights);
-    load_raw(gates[half][c], gate_up + m * 2 * F + n, count, eights);
-    load_raw(ups[half][c], gate_up + m * 2 * F + F + n, count, eights);
-  });
-  z.multiply(m0, M);
-  for_each_group<1, kColumns>(m0, n0, M, F, [&](int, int half, int c, int64_t m, int64_t n, int count) {
-    RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
+  F::on_tile(M, N, column_tiles, [&](const auto of, int64_t m0, int64_t n0) {
+    TileProduct<kColumns, 2, TurnedWeights<bf>> z{staged, du, w, K, m0, n0, M, N};
+    RawGroup<bf, kGroup> upstream[2][kColumns / 32], gates[2][kColumns / 32], ups[2][kColumns / 32];
+    const auto load = [&] {
+      for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+        load_raw(upstream[half][c], da + m * N + n, count, of.groups());
+        load_raw(gates[half][c], gate_up + m * 2 * N + n, count, of.groups());
+        load_raw(ups[half][c], gate_up + m * 2 * N + N + n, count, of.groups());
+      });
+    };
+    F::multiply(load, z);
+    for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+      RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
 #pragma unroll
-    for (int e = 0; e < kGroup; ++e) {
-      const float d = z.add_to(cn::load(upstream[half][c].at[e]), 1, 0, half, c, n, e);
-      const cn::SwigluGradient of =
-          cn::swiglu_gradient(cn::load(cn::store<bf>(d)), cn::load(g.at[e]), cn::load(x.at[e]));
-      g.at[e] = cn::store<bf>(of.gate);
-      x.at[e] = cn::store<bf>(of.up);
-    }
-    store_raw(dgate_up + m * 2 * F + n, g, count, eights);
-    store_raw(dgate_up + m * 2 * F + F + n, x, count, eights);
+      for (int e = 0; e < kGroup; ++e) {
+        const float d = z.add_to(cn::load(upstream[half][c].at[e]), 1, half, c, e);
+        const cn::SwigluGradient grad =
+            cn::swiglu_gradient(cn::load(cn::store<bf>(d)), cn::load(g.at[e]), cn::load(x.at[e]));
+        g.at[e] = cn::store<bf>(grad.gate);
+        x.at[e] = cn::store<bf>(grad.up);
+      }
+      store_raw(dgate_up + m * 2 * N + n, g, count, of.groups());
+      store_raw(dgate_up + m * 2 * N + N + n, x, count, of.groups());
+    });
   });
 }
 
@@ -356,15 +417,32 @@ __global__ void add_fp32_swiglu_backward_kernel(float* dgate_up, const float* da
   dgate_up[gate + F] = of.up;
 }
 
-template <int kWarps, int kTiles, int kColumns, class Weights>
+/// run(form, columns) with the tiles that suit so many rows.
+template <class Run>
+void with_form(int64_t rows, Run&& run) {
+  if (rows <= kSkinnyRows)
+    run(Form<4, 32, true>(), std::integral_constant<int, 32>());
+  else
+    run(Form<8, 64, false>(), std::integral_constant<int, 64>());
+}
+template <class F>
+int tiles_of(int64_t M, int columns) {
+  return blocks_for(int64_t{blocks_for(M, F::kThreads / 2)} * columns, 1);
+}
+
+template <class Weights>
 void add_bf16_product(Ctx& ctx, const Tensor& y, const CTensor& u, const Weights& w, double scale) {
   const int64_t M = y.dim(0), N = y.dim(1);
-  const int columns = blocks_for(N, kColumns), rows = blocks_for(M, kWarps * kTiles * 16);
-  dispatch_gpu_storage(y.dtype, [&](auto s) {
-    using Y = decltype(s);
-    launch(ctx.lane, add_product_kernel<kWarps, kTiles, kColumns, Y, Weights>,
-           blocks_for(int64_t{rows} * columns, 1), kWarps * 32, 0, data_of<Y>(y), data_of<bf>(u), w,
-           static_cast<float>(scale), M, N, static_cast<int>(u.dim(1)), columns);
+  with_form(M, [&](auto form, auto columns) {
+    using F = decltype(form);
+    constexpr int kColumns = decltype(columns)::value;
+    const int tiles = blocks_for(N, kColumns);
+    dispatch_gpu_storage(y.dtype, [&](auto s) {
+      using Y = decltype(s);
+      launch(ctx.lane, add_product_kernel<F, kColumns, Y, Weights>, tiles_of<F>(M, tiles), F::kThreads, 0,
+             data_of<Y>(y), data_of<bf>(u), w, static_cast<float>(scale), M, N, static_cast<int>(u.dim(1)),
+             tiles);
+    });
   });
 }
 
@@ -385,20 +463,9 @@ void add_product(Ctx& ctx, const Tensor& y, const CTensor& u, double scale, Make
     launch(ctx.lane, add_fp32_product_kernel<std::decay_t<decltype(w)>>, blocks_for(y.size(), kThreads),
            kThreads, 0, data_of<float>(y), data_of<float>(u), w, static_cast<float>(scale), y.dim(0),
            y.dim(1), static_cast<int>(u.dim(1)));
-  } else if (y.dim(0) <= kSkinnyRows) {
-    add_bf16_product<4, 1, 32>(ctx, y, u, weights(bf{}), scale);
   } else {
-    add_bf16_product<8, 2, 64>(ctx, y, u, weights(bf{}), scale);
+    add_bf16_product(ctx, y, u, weights(bf{}), scale);
   }
-}
-
-/// run(warps, columns) with the tiles that suit so many rows, as constants.
-template <class Run>
-void with_swiglu_tiles(int64_t rows, Run&& run) {
-  if (rows <= kSkinnyRows)
-    run(std::integral_constant<int, 4>(), std::integral_constant<int, 32>());
-  else
-    run(std::integral_constant<int, 8>(), std::integral_constant<int, 64>());
 }
 
 /// `kept`: y', or null; gate_up may be there.
@@ -411,13 +478,13 @@ void add_swiglu(Ctx& ctx, const Tensor& a, void* kept, const CTensor& gate_up, c
     return launch(ctx.lane, add_fp32_swiglu_kernel, blocks_for(a.size(), kThreads), kThreads, 0,
                   data_of<float>(a), static_cast<float*>(kept), data_of<float>(gate_up),
                   data_of<float>(low.u), block_weights<float>(low), scale, M, F, K);
-  with_swiglu_tiles(M, [&](auto warps, auto columns) {
-    constexpr int kWarps = decltype(warps)::value, kColumns = decltype(columns)::value;
+  with_form(M, [&](auto form, auto columns) {
+    using Of = decltype(form);
+    constexpr int kColumns = decltype(columns)::value;
     const int tiles = blocks_for(F, kColumns);
-    launch(ctx.lane, add_swiglu_kernel<kWarps, kColumns, kKeeps>,
-           blocks_for(int64_t{blocks_for(M, kWarps * 16)} * tiles, 1), kWarps * 32, 0, data_of<bf>(a),
-           static_cast<bf*>(kept), data_of<bf>(gate_up), data_of<bf>(low.u), block_weights<bf>(low), scale, M,
-           F, K, tiles);
+    launch(ctx.lane, add_swiglu_kernel<Of, kColumns, kKeeps>, tiles_of<Of>(M, tiles), Of::kThreads, 0,
+           data_of<bf>(a), static_cast<bf*>(kept), data_of<bf>(gate_up), data_of<bf>(low.u),
+           block_weights<bf>(low), scale, M, F, K, tiles);
   });
 }
 
@@ -446,12 +513,13 @@ void adapter_swiglu_backward(Ctx& ctx, Tensor dgate_up, Tensor da, CTensor du, C
     return launch(ctx.lane, add_fp32_swiglu_backward_kernel, blocks_for(da.size(), kThreads), kThreads, 0,
                   data_of<float>(dgate_up), data_of<float>(da), data_of<float>(gate_up), data_of<float>(du),
                   turned_weights<float>(a), M, F, K);
-  with_swiglu_tiles(M, [&](auto warps, auto columns) {
-    constexpr int kWarps = decltype(warps)::value, kColumns = decltype(columns)::value;
+  with_form(M, [&](auto form, auto columns) {
+    using Of = decltype(form);
+    constexpr int kColumns = decltype(columns)::value;
     const int tiles = blocks_for(F, kColumns);
-    launch(ctx.lane, add_swiglu_backward_kernel<kWarps, kColumns>,
-           blocks_for(int64_t{blocks_for(M, kWarps * 16)} * tiles, 1), kWarps * 32, 0, data_of<bf>(dgate_up),
-           data_of<bf>(da), data_of<bf>(gate_up), data_of<bf>(du), turned_weights<bf>(a), M, F, K, tiles);
+    launch(ctx.lane, add_swiglu_backward_kernel<Of, kColumns>, tiles_of<Of>(M, tiles), Of::kThreads, 0,
+           data_of<bf>(dgate_up), data_of<bf>(da), data_of<bf>(gate_up), data_of<bf>(du),
+           turned_weights<bf>(a), M, F, K, tiles);
   });
 }
 

@@ -209,7 +209,15 @@ struct LogConfig {
   double command_seconds = 60;       // after which it is late
 };
 
+/// Its copies and ends are compiled once, in config.cpp: they are long, and most files need some.
 struct Config {
+  Config();
+  Config(const Config& other);
+  Config(Config&& other) noexcept;
+  Config& operator=(const Config& other);
+  Config& operator=(Config&& other) noexcept;
+  ~Config();
+
   RunConfig run;
   ModelSection model;
   TokenizerConfig tokenizer;

@@ -10,8 +10,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "src/core/text/printable.h"
-
 namespace temper {
 
 /// Exit codes of the process, also handed to MPI_Abort (see `temper help exit-codes`).
@@ -39,19 +37,11 @@ struct Problem {
 
 class Error : public std::runtime_error {
  public:
-  Error(Exit code, Problem problem)
-      : std::runtime_error(format(problem)), code_(code), problem_(std::move(problem)) {}
+  Error(Exit code, Problem problem);
   Exit code() const { return code_; }
   const Problem& problem() const { return problem_; }
 
  private:
-  static std::string format(const Problem& p) {
-    std::string text = p.what;
-    if (!p.where.empty()) text += "\n  where: " + p.where;
-    if (!p.why.empty()) text += "\n  why:   " + p.why;
-    if (!p.fix.empty()) text += "\n  fix:   " + p.fix;
-    return printable(text);
-  }
   Exit code_;
   Problem problem_;
 };
@@ -63,15 +53,8 @@ class DeviceLost : public Error {
   explicit DeviceLost(Problem problem) : Error(Exit::environment, std::move(problem)) {}
 };
 
-[[noreturn]] inline void fail(Exit code, Problem problem) { throw Error(code, std::move(problem)); }
-
-[[noreturn]] inline void fail_check(const char* expression, const char* file, int line,
-                                    const std::string& message) {
-  throw Error(Exit::internal, {.what = "internal error: " + message,
-                               .where = fmt::format("{}:{}", file, line),
-                               .why = fmt::format("`{}` does not hold", expression),
-                               .fix = "this is a bug in temper; the log of this rank helps to find it"});
-}
+[[noreturn]] void fail(Exit code, Problem problem);
+[[noreturn]] void fail_check(const char* expression, const char* file, int line, const std::string& message);
 
 }  // namespace temper
 

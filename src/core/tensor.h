@@ -27,11 +27,7 @@ struct CTensor {
     CHECK(dtype == kDTypeOf<T>, "tensor holds {}, read as {}", dtype_name(dtype), dtype_name(kDTypeOf<T>));
     return static_cast<const T*>(data);
   }
-  std::string shape_text() const {
-    std::string text = "[";
-    for (int i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(dim(i));
-    return text + "]";
-  }
+  std::string shape_text() const;  // "[2, 3]"
 };
 
 struct Tensor : CTensor {
@@ -72,15 +68,6 @@ inline CTensor rows(const CTensor& t, int64_t begin, int64_t end) {
 
 /// CHECK_SHAPE(x, T, D): the tensor has exactly these dimensions.
 #define CHECK_SHAPE(tensor, ...) ::temper::check_shape(#tensor, tensor, {__VA_ARGS__})
-inline void check_shape(const char* name, const CTensor& t, std::initializer_list<int64_t> shape) {
-  bool same = t.rank == static_cast<int>(shape.size());
-  int i = 0;
-  std::string wanted;
-  for (int64_t d : shape) {
-    same = same && i < t.rank && t.dim(i) == d;
-    wanted += (i++ ? ", " : "") + std::to_string(d);
-  }
-  CHECK(same, "tensor {} has shape {}, expected [{}]", name, t.shape_text(), wanted);
-}
+void check_shape(const char* name, const CTensor& t, std::initializer_list<int64_t> shape);
 
 }  // namespace temper

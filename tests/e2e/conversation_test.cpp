@@ -1,5 +1,6 @@
 // `generate --chat` on a terminal: turns, what the keys do, and what is not shown as it is.
 
+#include "src/core/text/printable.h"
 #include "tests/support/run_fixture.h"
 #include "tests/support/typed_terminal.h"
 

@@ -23,9 +23,10 @@ class GpuExperts : public ::testing::Test {
   int64_t seed_ = 0;
 
   GpuExperts() {
-    // One piece of memory: memcheck takes a bulk copy over the border of two for one out of bounds.
+    // One allocation: memcheck takes a bulk copy over the border of two for one out of bounds.
+    c.scratch.share();
     const ArenaScope scope(c.scratch);
-    c.scratch.make({int64_t{8} << 20}, DType::f32);
+    c.scratch.make({int64_t{64} << 20}, DType::f32);
   }
 
   Tensor normal(DType dtype, std::initializer_list<int64_t> shape, double scale = 0.5) {

@@ -67,7 +67,7 @@ offenders=$(
   }
   only 'toml\+\+/' toml++ src/config/toml_node.cpp
   only 'spdlog/(spdlog|sinks|pattern)' spdlog src/core/log.cpp src/run/record/run_log.cpp src/run/verbs/guard.cpp
-  only 'nlohmann/' nlohmann-json src/core/json_library.h
+  only 'nlohmann/' nlohmann-json src/core/json/library.h
   only 'microhttpd\.h' microhttpd.h 'src/agents/server/*' src/run/verbs/version.cpp
   only 'hdf5\.h' hdf5.h src/io/checkpoint/hdf5_layout.cpp
   only 'kernels/c[a-z]*/' backends src/ops/dispatch.h src/ops/hybrid/dispatch.h src/ops/linear.cpp 'kernels/*'

@@ -48,6 +48,9 @@ function print_class() {
   printf "%s:%d\t%s\t%d\t%s%s\t%s\n", FILENAME, class_begun[depth_], word_of[depth_], FNR - class_begun[depth_] + 1,
     scope_name(), class_name[depth_], holds[depth_ + 1]
 }
+function is_special(head) {  # constructors, the destructor, assignments: no member that holds something
+  return head ~ /[ &]operator=\(/ || head ~ ("^ *(explicit +)?~?" class_name[depth_ - 1] "\\(")
+}
 function scope_name(   i, text) {
   for (i = 0; i < depth_; ++i) if (class_name[i] != "") text = text class_name[i] "::"
   return text
@@ -106,7 +109,7 @@ FNR == 1 { depth_ = nested = parens = raw = 0; head = "" }
     }
     if (c == ";" && parens == 0) {
       if (!(head ~ /\(/ && print_function("declaration")) && head ~ /[&*]|_ptr</ &&
-          head !~ /^ *(using|const [A-Za-z_:]+[&*] |static)/) holds[depth_] = "holds"
+          head !~ /^ *(using|const [A-Za-z_:]+[&*] |static)/ && !is_special(head)) holds[depth_] = "holds"
       head = ""; continue
     }
     head = head c

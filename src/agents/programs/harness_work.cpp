@@ -13,6 +13,7 @@
 #include "src/core/check.h"
 #include "src/core/log.h"
 #include "src/core/process/progress.h"
+#include "src/core/text/printable.h"
 #include "src/core/threads/quiet_thread.h"
 
 namespace temper {

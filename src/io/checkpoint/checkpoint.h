@@ -92,7 +92,7 @@ struct Damage {
 /// Reads everything and compares every digest; empty means sound.
 std::vector<Damage> verify_checkpoint(const std::string& checkpoint, Numbers numbers = Numbers::any);
 /// Exit::data that names the first damage, if there is any.
-void require_sound(const std::string& checkpoint);
+void require_sound(const std::string& checkpoint, Numbers numbers = Numbers::any);
 
 /// Steps of the step folders, ascending. One that lost its manifest is listed too: Manifest::read refuses it.
 std::vector<int64_t> list_checkpoints(const std::string& folder);

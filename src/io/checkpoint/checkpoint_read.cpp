@@ -142,8 +142,8 @@ std::vector<Damage> verify_checkpoint(const std::string& checkpoint, Numbers num
   return damage;
 }
 
-void require_sound(const std::string& checkpoint) {
-  const std::vector<Damage> damage = verify_checkpoint(checkpoint);
+void require_sound(const std::string& checkpoint, Numbers numbers) {
+  const std::vector<Damage> damage = verify_checkpoint(checkpoint, numbers);
   if (damage.empty()) return;
   const Damage& first = damage.front();
   fail(Exit::data,

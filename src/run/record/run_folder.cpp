@@ -21,6 +21,7 @@
 #include "src/core/log.h"
 #include "src/core/process/host.h"
 #include "src/core/text/file_lines.h"
+#include "src/core/text/printable.h"
 #include "src/io/checkpoint/checkpoint.h"
 #include "src/run/record/set_aside.h"
 #include "src/run/record/tensorboard.h"

@@ -15,6 +15,7 @@
 #include "src/comm/gpu/nccl_transport.h"
 #include "src/comm/mpi_comm.h"
 #include "src/core/process/cuda_version.h"
+#include "src/core/text/printable.h"
 #include "src/io/checkpoint/hdf5_layout.h"
 
 #ifndef TEMPER_COMMIT

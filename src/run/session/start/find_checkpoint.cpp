@@ -39,7 +39,7 @@ std::string newest_sound_checkpoint(const std::string& folder, const std::string
     const std::string path = join_path(folder, step_name(steps[i]));
     const std::string defect = defect_of(path);
     if (defect.empty()) return path;
-    if (names(named, path)) require_sound(path);
+    if (names(named, path)) require_sound(path, Numbers::finite);
     log::warn("checkpoint {} is passed over: {}", path, defect);
   }
   return "";

@@ -141,7 +141,7 @@ RunStart find(const RunTask& task, const RunFolder& folder, const InputDigests& 
   if (!list_checkpoints(checkpoints).empty()) fail_unsound(checkpoints);
   if (!resumes_path(resume)) return {};
   const std::string named = resolve_checkpoint(resume);
-  require_sound(named);
+  require_sound(named, Numbers::finite);
   return {Finds::foreign, named};
 }
 

@@ -15,6 +15,19 @@ inline constexpr const char* kTinyHybrid =
   "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
   "tie_word_embeddings": true, "hidden_act": "silu", "initializer_range": 0.2, "eos_token_id": 2})";
 
+/// The same with experts in its layers, one of them shared.
+inline std::string tiny_hybrid_moe() {
+  Json model = parse_json(kTinyHybrid, "config.json");
+  model["architectures"] = {"Qwen3_5MoeForCausalLM"};
+  model["model_type"] = "qwen3_5_moe_text";
+  model.erase("intermediate_size");
+  model["num_experts"] = 8;
+  model["num_experts_per_tok"] = 2;
+  model["moe_intermediate_size"] = 16;
+  model["shared_expert_intermediate_size"] = 24;
+  return model.dump();
+}
+
 /// Responses pass the border of a chunk; not all of a step run at once, and pages run out.
 inline constexpr const char* kHybridConfig = R"(
 run.name = "run"

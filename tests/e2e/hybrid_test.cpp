@@ -35,6 +35,27 @@ TEST_F(HybridRun, RolloutAndTrainerHaveOneNumerics) {
   expect_score_agrees(program_, "vpp2", 3, "model", "");
 }
 
+/// Experts of the layers are spread over ranks that share heads, or that have other tokens.
+TEST_F(HybridRun, ExpertsOverRanksHaveOneNumerics) {
+  ASSERT_EQ(program_.init_model("experts", tiny_hybrid_moe().c_str()), 0) << output();
+  const std::string all = "model.path=experts run.steps=2 moe.record_routes=true rollout.prompts_per_step=2";
+  const std::vector<std::pair<const char*, const char*>> layouts{
+      {"dp2ep1", "roles.trainer.ep=1"},
+      {"tp2ep2", "roles.trainer.tp=2 roles.trainer.ep=2 roles.rollout.tp=2 roles.rollout.ep=2"},
+      {"dp2ep2", "roles.trainer.ep=2 roles.trainer.zero=3"}};
+  std::vector<RanksRun> runs;
+  for (const auto& [name, keys] : layouts)
+    runs.push_back({2, fmt::format("train run.toml run.name={} {} {}", name, all, keys)});
+  ASSERT_EQ(run_each(runs), 0) << output();
+  for (const auto& [name, keys] : layouts) {
+    expect_one_numerics(name);
+    EXPECT_EQ(steps_done(name), 2) << name;
+    EXPECT_EQ(rollouts(name, 1), rollouts("dp2ep1", 1)) << name;
+    for (const Json& line : program_.metrics(name)) EXPECT_EQ(line.at("moe/routing_mismatch"), 0.0) << name;
+  }
+  expect_score_agrees(program_, "tp2ep2", 2, "experts", "");
+}
+
 /// Responses take several steps and go on with other weights: their states are made again.
 TEST_F(HybridRun, ALagAndPartsOfResponses) {
   ASSERT_EQ(run_each({{2,

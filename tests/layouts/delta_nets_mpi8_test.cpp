@@ -28,6 +28,18 @@ constexpr TrainedLayout kLayouts[] = {
     {.mesh = {.tp = 2, .dp = 2, .pp = 2}, .shape = &kHybridOfThree, .zero = 3, .vpp = 2},
 };
 
+/// Experts after the gated delta nets.
+constexpr TrainedLayout kExperts[] = {
+    {.mesh = {.tp = 4}, .shape = &kHybridMoe, .recompute = kSelective},
+    {.mesh = {.dp = 4, .ep = 2}, .shape = &kHybridMoe, .zero = 3, .recompute = kSelective},
+    {.mesh = {.cp = 2, .pp = 2, .ep = 2}, .shape = &kHybridMoe, .frozen = "*.mlp.gate.*"},
+    {.mesh = {.tp = 4, .dp = 2, .ep = 8}, .shape = &kHybridMoe, .recompute = kFull},
+    {.mesh = {.tp = 2, .cp = 2, .dp = 2, .ep = 4}, .shape = &kHybridMoe, .zero = 3},
+    {.mesh = {.tp = 2, .dp = 2, .pp = 2}, .shape = &kHybridMoeOfThree, .zero = 3, .vpp = 2, .aux = true},
+    {.mesh = {.dp = 4, .pp = 2, .ep = 2}, .shape = &kHybridMoeOfThree, .zero = 2, .sequences = 3},
+};
+
+TEST_F(TrainedLayouts, WithGatedDeltaNetsAndExperts) { expect_like_one_rank(over_several_chunks(kExperts)); }
 TEST_F(TrainedLayouts, WithGatedDeltaNets) { expect_like_one_rank(over_several_chunks(kLayouts)); }
 
 }  // namespace

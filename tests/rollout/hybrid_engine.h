@@ -29,6 +29,19 @@ inline ModelConfig hybrid_config(int64_t layers = 4) {
   return c;
 }
 
+/// The same with experts in all layers, one of them shared.
+inline ModelConfig hybrid_moe_config() {
+  ModelConfig c = hybrid_config();
+  c.family = "qwen3_5_moe_text";
+  c.moe = {.layers = {0, 1, 2, 3},
+           .num_experts = 12,
+           .experts_per_token = 3,
+           .expert_size = 16,
+           .shared_size = 24,
+           .normalizes = true};
+  return c;
+}
+
 /// Requests and an engine, both drawn from a seed.
 class HybridRun {
  public:

@@ -103,6 +103,10 @@ TEST(HybridEngine, TokensHaveTheBitsOfPackedOnes) {
   EXPECT_GT(expect_packed_bits(1, 100, 150) + expect_packed_bits(1000, 10, 700), 50);
 }
 
+TEST(HybridEngine, TokensThatGoToExpertsHaveThem) {
+  EXPECT_GT(expect_packed_bits(2000, 24, 150, hybrid_moe_config()), 5);
+}
+
 /// More samples than states: those that get none wait, and are drawn as the others are.
 TEST(HybridEngine, AGroupMayBeLargerThanTheStates) {
   const auto model = tiny_model_of(hybrid_config(), DType::bf16);

@@ -57,7 +57,7 @@ struct TrainedShape {
     c.qk_norm = qk_norm;
     c.qkv_bias = c.o_bias = c.mlp_bias = biases;
     if (interval > 0) {
-      c.family = "qwen3_5_text";
+      c.family = experts > 0 ? "qwen3_5_moe_text" : "qwen3_5_text";
       c.is_hybrid = true;
       c.rotated_dim = 4;
       c.delta = {
@@ -89,7 +89,10 @@ inline constexpr TrainedShape kQwen3{"qwen3", 8, 4, 3, kChunks, false, true, fal
     kHybrid{"hybrid", 8, 4, 4, kPart, true, true, false, 0, 0, 0, -1, 2},
     kHybridOfThree{"hybrid", 8, 2, 6, kPart, false, true, false, 0, 0, 0, -1, 3},
     // More value heads, for ranks of tp and cp together.
-    kHybridWide{"hybrid", 16, 4, 4, kPart, false, true, false, 0, 0, 0, -1, 4, 2, 8};
+    kHybridWide{"hybrid", 16, 4, 4, kPart, false, true, false, 0, 0, 0, -1, 4, 2, 8},
+    // Both: gated delta nets, and experts of which one is shared.
+    kHybridMoe{"hybrid_moe", 8, 4, 4, kPart, false, true, false, 8, 2, 24, -1, 2},
+    kHybridMoeOfThree{"hybrid_moe", 8, 2, 6, kPart, true, true, false, 6, 3, 24, 4, 3};
 
 struct TrainedLayout {
   GridShape mesh = {};

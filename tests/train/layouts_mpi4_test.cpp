@@ -120,6 +120,18 @@ constexpr TrainedLayout kHybrids[] = {
     {.mesh = {.tp = 2, .cp = 2}, .shape = &kHybridOfThree, .frozen = "*linear_attn.in_proj*"},
 };
 
+/// States and experts in the same layers.
+constexpr TrainedLayout kHybridExperts[] = {
+    {.mesh = {.tp = 2}, .shape = &kHybridMoe, .recompute = kFull},
+    {.mesh = {.tp = 2, .ep = 1}, .shape = &kHybridMoeOfThree, .sequences = 3},
+    {.mesh = {.cp = 2, .ep = 2}, .shape = &kHybridMoe, .recompute = kSelective},
+    {.mesh = {.dp = 2, .ep = 2}, .shape = &kHybridMoe, .zero = 3, .sequences = 1},
+    {.mesh = {.tp = 2, .cp = 2, .ep = 4}, .shape = &kHybridMoe, .aux = true},
+    {.mesh = {.tp = 2, .dp = 2, .ep = 4}, .shape = &kHybridMoe, .zero = 2, .sequences = 5},
+    {.mesh = {.tp = 2, .dp = 2}, .shape = &kHybridMoeOfThree, .zero = 3, .recompute = kFull},
+    {.mesh = {.dp = 2, .pp = 2, .ep = 2}, .shape = &kHybridMoeOfThree, .zero = 3, .vpp = 2},
+};
+
 /// Legal ones of 4 ranks.
 class RandomLayouts : public TrainedLayouts {
  protected:
@@ -163,6 +175,7 @@ TEST_F(TrainedLayouts, OfFourRanks) { expect_like_one_rank(kOfFour); }
 TEST_F(TrainedLayouts, WithWhatIsNotTrained) { expect_like_one_rank(kFrozen); }
 TEST_F(TrainedLayouts, WithExperts) { expect_like_one_rank(kExperts); }
 TEST_F(TrainedLayouts, WithGatedDeltaNets) { expect_like_one_rank(kHybrids); }
+TEST_F(TrainedLayouts, WithGatedDeltaNetsAndExperts) { expect_like_one_rank(kHybridExperts); }
 TEST_F(RandomLayouts, OfFourRanks) { expect_like_one_rank(layouts_); }
 
 }  // namespace

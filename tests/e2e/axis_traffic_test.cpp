@@ -30,6 +30,15 @@ constexpr const char* kTied = R"({"architectures": ["Qwen3ForCausalLM"], "model_
   "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2,
   "eos_token_id": 2})";
 
+/// Gated delta nets in two layers of three, whose key heads ranks of tp 4 would have together.
+constexpr const char* kHybrid = R"({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
+  "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+  "linear_key_head_dim": 16, "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "hidden_act": "silu",
+  "full_attention_interval": 3, "vocab_size": 6400, "max_position_embeddings": 64,
+  "tie_word_embeddings": false, "rms_norm_eps": 1e-6, "initializer_range": 0.2, "eos_token_id": 2,
+  "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}})";
+
 struct Layout {
   int tp = 1, dp = 1, pp = 1, cp = 1;
   std::string more = {};
@@ -50,6 +59,7 @@ class AxisTraffic : public RunFixture {
       prompts += fmt::format("{{\"tokens\":[{},7,9,11,{}],\"answer\":\"1\"}}\n", 20 + i, 40 + i);
     prepare(kConfig, prompts);
     ASSERT_EQ(program_.init_model("tied", kTied), 0) << output();
+    ASSERT_EQ(program_.init_model("hybrid", kHybrid), 0) << output();
   }
   void expect_as_planned(const Layout& l, const std::string& run) const {
     SCOPED_TRACE(fmt::format("{} ranks, {}", l.ranks(), l.keys()));
@@ -69,7 +79,7 @@ class AxisTraffic : public RunFixture {
 };
 
 TEST_F(AxisTraffic, IsCountedAsPlanned) {
-  const std::string tied = "model.path=tied";
+  const std::string tied = "model.path=tied", hybrid = "model.path=hybrid";
   // Layers of two kinds on one stage, of one on the other; an end that is not trained.
   const std::string frozen = R"( 'train.freeze=["model.layers.1.*", "model.layers.3.mlp.*", "*.4.*norm*"]')",
                     end = R"( 'train.freeze=["model.embed_tokens.weight"]')";
@@ -87,6 +97,9 @@ TEST_F(AxisTraffic, IsCountedAsPlanned) {
       {.tp = 2, .dp = 2, .more = tied + frozen + " roles.trainer.zero=3"},
       {.dp = 3, .more = "roles.trainer.zero=2" + end},
       {.tp = 4, .more = tied},
+      {.tp = 4, .more = hybrid},
+      {.tp = 2, .cp = 2, .more = hybrid + " train.recompute.granularity=full"},
+      {.dp = 2, .cp = 2, .more = hybrid + " roles.trainer.zero=3"},
       {.pp = 3, .more = tied + " train.recompute.granularity=full"},
       {.tp = 2, .dp = 2, .pp = 2, .more = tied + " train.recompute.granularity=selective"}};
   std::vector<RanksRun> runs;

@@ -22,6 +22,15 @@ const char* kExperts = R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type
   "head_dim": 32, "vocab_size": 6400, "max_position_embeddings": 256, "tie_word_embeddings": true,
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.2, "eos_token_id": 2})";
 
+/// Three layers with states to one with keys and values.
+const char* kHybrid = R"({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
+  "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 64, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+  "linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "hidden_act": "silu",
+  "full_attention_interval": 4, "vocab_size": 6400, "max_position_embeddings": 256,
+  "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "initializer_range": 0.2, "eos_token_id": 2,
+  "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}})";
+
 /// A small model with the vocabulary of a large one.
 const char* kManyTokens = R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,
   "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -69,6 +78,7 @@ const Case kCases[] = {
      "'train.freeze=[\"model.embed_tokens.weight\", \"model.layers.*.mlp.*\", \"model.layers.1.*\"]'"},
     {"zero3", 2, "roles.trainer.zero=3 algorithm.kl_coef=0.1"},
     {"experts", 2, "model.path=experts roles.trainer.ep=2"},
+    {"hybrid", 1, "model.path=hybrid run.dtype=bf16"},
     {"lora", 1, "lora.rank=16 algorithm.kl_coef=0.1"},
     {"lora_tp2", 2, "lora.rank=16 roles.trainer.tp=2 algorithm.kl_coef=0.1"},
     {"lora_apart", 2, "lora.rank=16 roles.trainer.ranks='\"0\"' roles.rollout.ranks='\"1\"'"},
@@ -99,6 +109,7 @@ class MemoryPlan : public RunFixture {
     program_.write("data.jsonl", sums(64));
     ASSERT_EQ(program_.init_model("model", kModel), 0) << output();
     ASSERT_EQ(program_.init_model("experts", kExperts), 0) << output();
+    ASSERT_EQ(program_.init_model("hybrid", kHybrid), 0) << output();
   }
 
   /// Largest row of each rank.

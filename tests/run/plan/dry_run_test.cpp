@@ -40,6 +40,18 @@ ModelConfig with_experts(ModelConfig model) {
   return model;
 }
 
+/// Gated delta nets in all layers but each third.
+ModelConfig with_delta_nets(ModelConfig model) {
+  model.family = "qwen3_5_text";
+  model.qkv_bias = false;
+  model.qk_norm = model.is_hybrid = true;
+  model.rotated_dim = 8;
+  model.delta = {.key_heads = 2, .value_heads = 6, .key_dim = 16, .value_dim = 24, .taps = 4};
+  for (int64_t layer = 0; layer < model.num_layers; ++layer)
+    if (layer % 3 != 2) model.delta.layers.insert(layer);
+  return model;
+}
+
 constexpr Shape kShapes[] = {{1, 16, 300, false}, {2, 24, 5000, true}, {5, 8, 2100, true}};
 
 void expect_same(const PhaseMemory& counted, const PhaseMemory& taken) {
@@ -62,28 +74,29 @@ void compare_forward(const RunPlan& plan, const ModelConfig& model, const Config
     }
 }
 
+void compare(ModelConfig model, const std::string& text, const std::vector<std::string>& keys, int ranks) {
+  const Config config = load_text(text, keys).config;
+  const PlanResult result = try_plan(config, ranks, model);
+  ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
+  const RunPlan& plan = result.plan;
+  model.frozen = plan.frozen;
+  SCOPED_TRACE(fmt::format("{} layers, {} threads, {}", model.num_layers, *config.run.threads,
+                           dtype_name(plan.dtype)));
+  for (RoleStage of{plan.trainer()}; of.stage < of.role.pp(); ++of.stage) {
+    const auto counted = microbatch_memory(plan, model, config, of),
+               trained = microbatch_memory(plan, model, config, of, Device::cpu);
+    for (size_t kind = 0; kind < trained.size(); ++kind) {
+      EXPECT_GT(trained[kind].memory.activations, 0);
+      expect_same(counted[kind].memory, trained[kind].memory);
+    }
+  }
+  compare_forward(plan, model, config);
+}
+
 void compare(const std::string& text, const std::vector<std::string>& keys, int ranks = 1,
              int64_t fewest_layers = 1) {
-  for (const Shape& shape : kShapes) {
-    if (shape.layers < fewest_layers) continue;
-    ModelConfig model = model_of(shape);
-    const Config config = load_text(text, keys).config;
-    const PlanResult result = try_plan(config, ranks, model);
-    ASSERT_TRUE(result.errors.empty()) << result.errors[0].message;
-    const RunPlan& plan = result.plan;
-    model.frozen = plan.frozen;
-    SCOPED_TRACE(
-        fmt::format("{} layers, {} threads, {}", shape.layers, *config.run.threads, dtype_name(plan.dtype)));
-    for (RoleStage of{plan.trainer()}; of.stage < of.role.pp(); ++of.stage) {
-      const auto counted = microbatch_memory(plan, model, config, of),
-                 trained = microbatch_memory(plan, model, config, of, Device::cpu);
-      for (size_t kind = 0; kind < trained.size(); ++kind) {
-        EXPECT_GT(trained[kind].memory.activations, 0);
-        expect_same(counted[kind].memory, trained[kind].memory);
-      }
-    }
-    compare_forward(plan, model, config);
-  }
+  for (const Shape& shape : kShapes)
+    if (shape.layers >= fewest_layers) compare(model_of(shape), text, keys, ranks);
 }
 
 TEST(DryRun, CountsWhatSampledStepsTake) {
@@ -139,10 +152,26 @@ TEST(DryRun, CountsLayersOfSeveralKinds) {
             2, 5);
 }
 
+/// Several chunks of the delta rule, whatever is kept of them; a rank has heads of its own.
+TEST(DryRun, CountsGatedDeltaNets) {
+  const ModelConfig model = with_delta_nets(model_of({5, 16, 2100, false}));
+  const std::vector<std::string> all{"run.dtype=bf16", "run.threads=2", "algorithm.kl_coef=0.1",
+                                     "rollout.max_new_tokens=150", "train.max_tokens_per_microbatch=450"};
+  for (const char* keys : {"roles.trainer.tp=2 train.recompute.granularity=none",
+                           "roles.trainer.cp=2 train.recompute.granularity=selective",
+                           "roles.trainer.pp=2 train.recompute.granularity=full"}) {
+    SCOPED_TRACE(keys);
+    std::vector<std::string> more = all;
+    const std::string text = keys;
+    more.push_back(text.substr(0, text.find(' ')));
+    more.push_back(text.substr(text.find(' ') + 1));
+    compare(model, kMinimalConfig, more, 2);
+  }
+}
+
 /// What is kept is the same for any routing; products are counted as if one expert took all rows.
-TEST(DryRun, CountsExperts) {
+void compare_experts(const ModelConfig& model) {
   for (const char* recompute : {"none", "selective", "full"}) {
-    ModelConfig model = with_experts(model_of({5, 16, 2100, true}));
     const Config config =
         load_text(kMinimalConfig,
                   {"run.dtype=bf16", "run.threads=2", "roles.trainer.tp=2", "roles.trainer.ep=1",
@@ -162,6 +191,14 @@ TEST(DryRun, CountsExperts) {
           << recompute;
     }
   }
+}
+
+TEST(DryRun, CountsExperts) { compare_experts(with_experts(model_of({5, 16, 2100, true}))); }
+
+TEST(DryRun, CountsExpertsBesideGatedDeltaNets) {
+  ModelConfig model = with_experts(with_delta_nets(model_of({5, 16, 2100, false})));
+  model.family = "qwen3_5_moe_text";
+  compare_experts(model);
 }
 
 /// The recorded experts of all layers lie in memory while log-probs are made, and in a step of generation.

@@ -95,6 +95,87 @@ TEST(MoeRules, RoutesNeedSamplesAndRanksWithAllLayers) {
   }
 }
 
+/// A row that a turn finds in the cache went through its routers when another one was played.
+TEST(MoeRules, ProgramsThatPlaySessionsHaveNoRoutes) {
+  for (const char* key : {"moe.record_routes=true", "moe.replay=rollout"}) {
+    const std::string text = key;
+    expect_refused({"rollout.harness={argv=[\"a\"]}", text}, small_moe(), text.substr(0, text.find('=')),
+                   "have no recorded routes");
+  }
+}
+
+std::vector<std::string> with(std::vector<std::string> keys, const std::string& more) {
+  keys.push_back(more);
+  return keys;
+}
+
+TEST(MoeRules, ExpertsThatDoNotSpreadAreRefused) {
+  const ModelConfig six = small_moe();
+  const std::string trainer = "roles.trainer.ep", rollout = "roles.rollout.ep";
+  expect_refused({trainer + "=4"}, six, trainer, "6 experts do not divide by 4", 4);
+  expect_refused({"roles.trainer.tp=2", trainer + "=3"}, six, trainer,
+                 "3 neither divides roles.trainer.tp = 2 nor is a multiple of it", 6);
+  expect_refused({trainer + "=3"}, six, trainer, "4 ranks of a stage do not divide into groups of 3", 4);
+  expect_refused({"roles.trainer.pp=2", trainer + "=2"}, six, trainer,
+                 "1 ranks of a stage do not divide into groups of 2", 2);
+  expect_refused({rollout + "=2"}, six, rollout, "2 does not divide roles.rollout.tp = 1", 2);
+  expect_refused({"roles.trainer.tp=2", "roles.rollout.tp=2", rollout + "=6"}, six, rollout,
+                 "6 does not divide roles.rollout.tp = 2", 6);
+  expect_refused({"algorithm.kl_coef=0.1", "roles.reference.ep=5"}, six, "roles.reference.ep",
+                 "6 experts do not divide by 5", 4);
+  for (const char* role : {"trainer", "rollout", "reference"})
+    expect_refused({fmt::format("roles.{}.ep=2", role), "algorithm.kl_coef=0.1", "roles.trainer.tp=2",
+                    "roles.rollout.tp=2"},
+                   small_model(), fmt::format("roles.{}.ep", role), "the model has no experts", 2);
+}
+
+/// Numbers that each role takes, those that are not tried by a user included.
+TEST(MoeRules, LegalNumbersOfRanksAreAllThereAre) {
+  const auto legal = [](const std::vector<std::string>& keys, const ModelConfig& model, int ranks) {
+    const PlanResult result = plan_of(keys, model, ranks);
+    return result.errors.size() == 1 ? Json(result.errors[0].legal) : Json("no error, or several");
+  };
+  EXPECT_EQ(legal({"roles.trainer.ep=5"}, small_moe(), 6), Json({1, 2, 3, 6}));
+  EXPECT_EQ(legal({"roles.trainer.tp=2", "roles.trainer.ep=5"}, small_moe(), 6), Json({1, 2, 6}));
+  EXPECT_EQ(legal({"roles.trainer.cp=2", "roles.trainer.ep=4"}, small_moe(), 4), Json({1, 2}));
+  EXPECT_EQ(legal({"roles.trainer.tp=2", "roles.rollout.ep=6"}, small_moe(), 6), Json({1, 2}));
+  EXPECT_EQ(legal({"roles.trainer.ep=2"}, small_model(), 2), Json({1}));
+}
+
+TEST(MoeRules, WithoutANumberExpertsGoOverTheRanksOfHeads) {
+  const auto numbers = [](const std::vector<std::string>& keys, const ModelConfig& model, int ranks) {
+    const PlanResult result = plan_of(with(keys, "algorithm.kl_coef=0.1"), model, ranks);
+    EXPECT_TRUE(result.errors.empty()) << result.errors[0].message;
+    std::map<std::string, int> all;
+    for (const RolePlan& role : result.plan.roles) all[std::string(role.name())] = role.ep();
+    return all;
+  };
+  using Numbers = std::map<std::string, int>;
+  const ModelConfig six = small_moe();
+  EXPECT_EQ(numbers({}, six, 2), (Numbers{{"trainer", 1}, {"rollout", 1}, {"reference", 1}}));
+  EXPECT_EQ(numbers({"roles.trainer.tp=2", "roles.rollout.tp=1"}, six, 2),
+            (Numbers{{"trainer", 2}, {"rollout", 1}, {"reference", 2}}));
+  EXPECT_EQ(numbers({"roles.trainer.tp=4", "roles.rollout.tp=2"}, six, 4),
+            (Numbers{{"trainer", 2}, {"rollout", 2}, {"reference", 2}}))
+      << "four ranks do not divide six experts";
+  EXPECT_EQ(numbers({"roles.trainer.ep=2"}, six, 2),
+            (Numbers{{"trainer", 2}, {"rollout", 1}, {"reference", 2}}))
+      << "the reference spreads them as the trainer";
+  EXPECT_EQ(numbers({"roles.trainer.tp=2"}, small_model(), 2),
+            (Numbers{{"trainer", 1}, {"rollout", 1}, {"reference", 1}}));
+}
+
+TEST(MoeRules, AnExpertIsNotCut) {
+  for (const char* role : {"trainer", "rollout", "reference"}) {
+    const ConfigReading reading = read_text(kMinimalConfig, {fmt::format("roles.{}.etp=2", role)});
+    ASSERT_EQ(reading.errors.size(), 1u);
+    EXPECT_EQ(reading.errors[0].key, fmt::format("roles.{}.etp", role));
+    EXPECT_NE(reading.errors[0].message.find("it lies whole on a rank"), std::string::npos);
+    EXPECT_NE(reading.errors[0].message.find("ep spreads experts"), std::string::npos);
+    EXPECT_EQ(Json(reading.errors[0].legal), Json({1}));
+  }
+}
+
 TEST(MoeRules, SayWhichLossesThereAre) {
   const std::string file = " (router_aux_loss_coef = 0.001 of its config.json is not used)";
   EXPECT_EQ(plan_of({}, small_moe()).plan.aux_losses, "none" + file);

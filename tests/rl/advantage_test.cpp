@@ -128,6 +128,55 @@ TEST(Advantage, NonFiniteNumbersStopTheRun) {
   }
 }
 
+/// Statistics are those of the task's rewards; what the teacher adds comes after them.
+TEST(Teacher, IsSubtractedFromTheAdvantageOfTheTask) {
+  const auto scored = [] {
+    std::vector<Group> groups{group_of({2, 0}), group_of({1, 1})};
+    for (Group& group : groups)
+      for (Trajectory& t : group.samples) {
+        t.response.logprobs = {-0.5, std::nan(""), -2};
+        t.teacher_logprobs = {-1.5, std::nan(""), -0.25};
+      }
+    groups[0].samples[1].teacher_logprobs = {-0.5, 7, -2};  // it agrees where tokens count
+    groups[1].samples[1].teacher_logprobs.clear();          // it scored none
+    return groups;
+  };
+  AlgorithmConfig config;
+  config.advantage_std = "none";
+  config.teacher_coef = 0.5;
+  std::vector<Group> groups = scored();
+  make_algorithm(config)->advantages(groups);
+  const Trajectory &first = groups[0].samples[0], &second = groups[0].samples[1];
+  EXPECT_EQ(first.advantages, (std::vector<double>{1 - 0.5 * 1, 0, 1 + 0.5 * 1.75}));
+  EXPECT_EQ(first.advantage, (0.5 + 1.875) / 2);
+  EXPECT_EQ(second.advantages, (std::vector<double>{-1, 0, -1}));
+  EXPECT_EQ(second.advantage, -1);
+  EXPECT_EQ(groups[1].samples[0].advantages, (std::vector<double>{-0.5, 0, 0.875})) << "equal rewards";
+  EXPECT_TRUE(groups[1].samples[1].advantages.empty());
+  EXPECT_EQ(groups[1].samples[1].advantage, 0);
+  for (const Group& group : groups)
+    for (const Trajectory& t : group.samples) EXPECT_EQ(t.response.mask, (std::vector<uint8_t>{1, 0, 1}));
+
+  config.teacher_coef = 0;
+  std::vector<Group> without = scored();
+  make_algorithm(config)->advantages(without);
+  EXPECT_TRUE(without[0].samples[0].advantages.empty());
+  EXPECT_EQ(without[0].samples[0].advantage, 1);
+}
+
+/// Where advantages differ by token each has its own before.
+TEST(Teacher, IsSubtractedFromAdvantagesByToken) {
+  std::vector<Group> groups{group_of({1})};
+  Trajectory& t = groups[0].samples[0];
+  t.advantages = {3, 0, -2};
+  t.advantage = 0.5;
+  t.response.logprobs = {-1, -5, -1};
+  t.teacher_logprobs = {-1.25, -1, -3};
+  subtract_teacher(groups, 2);
+  EXPECT_EQ(t.advantages, (std::vector<double>{3 - 2 * 0.25, 0, -2 - 2 * 2}));
+  EXPECT_EQ(t.advantage, (2.5 - 6) / 2);
+}
+
 TEST(KlInReward, MatchesTheGolden) {
   const Json golden = read_json_file("tests/golden/rl/losses.json");
   const Json& batch = golden["batches"][0];

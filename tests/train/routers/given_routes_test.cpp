@@ -88,6 +88,7 @@ class GivenRoutesTest : public OnRanks {
   struct Update {
     double mismatch = -1;
     Values gradients, router;
+    Metrics metrics;
   };
   Update update(Model& model, const RouteOptions& routes, int64_t budget = 1000,
                 Recompute recompute = Recompute::none) {
@@ -107,6 +108,7 @@ class GivenRoutesTest : public OnRanks {
     const std::unique_ptr<Algorithm> algorithm = make_algorithm(AlgorithmConfig{});
     const UpdateStats stats = trainer.update(ctx(), pointers(), {model, *algorithm, 1.0, 32});
     EXPECT_EQ(stats.defect, "");
+    got.metrics = stats.metrics;
     if (stats.metrics.contains("moe/routing_mismatch"))
       got.mismatch = stats.metrics.at("moe/routing_mismatch");
     return got;
@@ -180,6 +182,60 @@ TEST_F(GivenRoutesTest, FollowedIdsAreTheRecordedOnes) {
   const auto own = local_logprobs(ctx(), *newer, pointers(), pass);
   pass.routes = {kShape, true};
   EXPECT_NE(local_logprobs(ctx(), *newer, pointers(), pass), own);
+}
+
+/// Routers find all experts alike, and tokens go where they are sent.
+TEST_F(GivenRoutesTest, LoadsAreThoseOfPlantedRoutes) {
+  list_.resize(4);
+  for (Trajectory& t : list_) {  // four rows each: the last token goes through no layer
+    t.prompt_tokens = {3, 5};
+    t.response.tokens = {1, 2, 4};
+    t.response.mask = {1, 1, 1};
+  }
+  using Rows = std::vector<std::vector<int32_t>>;  // ids of both layers
+  const auto expect_loads = [&](const Rows& rows, double most, double least, double idle) {
+    for (Trajectory& t : list_) {
+      t.response.routes = make_routes(kShape);
+      for (const std::vector<int32_t>& ids : rows) append_route(t.response.routes, ids);
+    }
+    for (const int64_t budget : {1000, 4}) {
+      const auto model = make(5);
+      for (Parameter& p : model->parameters().list())
+        if (p.spec.name.ends_with(".moe.router")) device::fill(ctx().lane, p.value.raw(), 0, p.value.bytes());
+      Metrics got = update(*model, {kShape, true}, budget).metrics;
+      EXPECT_EQ(got.at("moe/load_max"), most);
+      EXPECT_EQ(got.at("moe/load_min"), least);
+      EXPECT_EQ(got.at("moe/experts_idle"), idle);
+      EXPECT_NEAR(got.at("moe/entropy"), std::log(12.0), 1e-12);
+    }
+  };
+  const Rows even{{0, 1, 2, 9, 10, 11}, {3, 4, 5, 6, 7, 8}, {6, 7, 8, 3, 4, 5}, {9, 10, 11, 0, 1, 2}};
+  expect_loads(even, 1, 1, 0);
+  // 16 rows of 3 choices: 4 for each of 12 experts are even. In one layer three have 16 each; in the other
+  // two have 16, four have 4.
+  const Rows uneven{{0, 1, 2, 0, 1, 2}, {0, 1, 2, 0, 1, 3}, {0, 1, 2, 0, 1, 4}, {0, 1, 2, 0, 1, 5}};
+  expect_loads(uneven, 4, 0, 9 + 6);
+}
+
+/// A mean over tokens and layers; the row of a dense layer is none of them.
+TEST_F(GivenRoutesTest, MetricsOfRoutersAreOfLayersWithExperts) {
+  config_.moe.num_experts = 4;
+  config_.moe.experts_per_token = 2;
+  RouterRecord record(config_, DType::f64, Device::cpu, {});
+  record.clear(ctx().lane);
+  const Values rows{4, 1, 2, 1, 2.5,  // 4 tokens
+                    9, 9, 9, 9, 9,   6, 2, 3, 1, 1.1};
+  std::copy(rows.begin(), rows.end(), record.sums().as<double>());
+  Metrics got;
+  record.add_metrics(ctx(), *comm_, got);
+  EXPECT_EQ(got, (Metrics{{"moe/load_max", 6.0 / 3},
+                          {"moe/load_min", 1.0 / 3},
+                          {"moe/experts_idle", 0},
+                          {"moe/entropy", (2.5 + 1.1) / 10}}));
+  record.clear(ctx().lane);
+  got.clear();
+  record.add_metrics(ctx(), *comm_, got);
+  EXPECT_EQ(got, Metrics{}) << "an update without tokens";
 }
 
 /// The gradient is that of the loss with the choices as they are.

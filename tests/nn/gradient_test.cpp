@@ -23,10 +23,12 @@ struct LayerCase {
 /// Without douts the outputs, with them the gradients of the inputs; all have a row for each token.
 using LayerFn = std::function<Many(const LayerCase&, const Many* douts)>;
 
-/// A layer of the parameters whose names begin with `prefix`, with inputs of these widths.
+/// A layer of the parameters whose names begin with `prefix`, with inputs of these widths, on sequences of
+/// these lengths.
 void check_layer(const std::string& name, const ModelConfig& config, const std::string& prefix,
-                 const std::vector<int64_t>& widths, const LayerFn& layer) {
-  const LayerBatch batch({3, 1, 4}, static_cast<int32_t>(config.vocab_size));
+                 const std::vector<int64_t>& widths, const LayerFn& layer,
+                 const std::vector<int32_t>& lengths = {3, 1, 4}) {
+  const LayerBatch batch(lengths, static_cast<int32_t>(config.vocab_size));
   Many all;
   for (size_t k = 0; k < widths.size(); ++k) all.push_back(normal_values(batch.size() * widths[k], 10 + k));
   for (Values& values : LayerParameters(config, prefix, DType::f64).random_values(20))
@@ -49,24 +51,27 @@ void check_layer(const std::string& name, const ModelConfig& config, const std::
 }
 
 /// Both addends of the stream before the layer have the gradient of their sum.
-void check_decoder_layer(const std::string& name, const ModelConfig& config) {
-  check_layer(name, config, "layers.0.", {config.hidden_size, config.hidden_size},
-              [&](const LayerCase& l, const Many* douts) {
-                const DecoderLayer layer = make_layer(l.parameters, config, 0, l.rope);
-                const TestTensor stream = l.tensor(l.inputs[0]), delta = l.tensor(l.inputs[1]);
-                const Residual y{l.c.scratch.like(stream), l.c.scratch.like(stream)};
-                LayerSaved saved;
-                layer.forward(l.c, l.batch.view(), y, {stream, delta}, l.c.scratch.like(stream), &saved,
-                              Keep::all(*l.c.saved));
-                if (!douts) {
-                  Values sum = values_of(y.stream), part = values_of(y.delta);
-                  for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-                  return Many{sum};
-                }
-                const Tensor dx = l.c.scratch.like(stream);
-                layer.backward(l.c, l.batch.view(), dx, l.tensor((*douts)[0]), saved);
-                return Many{values_of(dx), values_of(dx)};
-              });
+void check_decoder_layer(const std::string& name, const ModelConfig& config,
+                         const std::vector<int32_t>& lengths = {3, 1, 4}) {
+  check_layer(
+      name, config, "layers.0.", {config.hidden_size, config.hidden_size},
+      [&](const LayerCase& l, const Many* douts) {
+        const DecoderLayer layer = make_layer(l.parameters, config, 0, l.rope);
+        const TestTensor stream = l.tensor(l.inputs[0]), delta = l.tensor(l.inputs[1]);
+        const Residual y{l.c.scratch.like(stream), l.c.scratch.like(stream)};
+        LayerSaved saved;
+        layer.forward(l.c, l.batch.view(), y, {stream, delta}, l.c.scratch.like(stream), &saved,
+                      Keep::all(*l.c.saved));
+        if (!douts) {
+          Values sum = values_of(y.stream), part = values_of(y.delta);
+          for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+          return Many{sum};
+        }
+        const Tensor dx = l.c.scratch.like(stream);
+        layer.backward(l.c, l.batch.view(), dx, l.tensor((*douts)[0]), saved);
+        return Many{values_of(dx), values_of(dx)};
+      },
+      lengths);
 }
 
 TEST(LayerGradients, Linear) {
@@ -136,8 +141,7 @@ TEST(LayerGradients, Mlp) {
 
 /// Experts without a token among them, one that takes all of them, all of them for each token.
 TEST(LayerGradients, Experts) {
-  for (const auto& [experts, per_token, shared] :
-       {std::tuple{4, 2, 0}, {6, 1, 3}, {1, 1, 0}, {2, 2, 3}})
+  for (const auto& [experts, per_token, shared] : {std::tuple{4, 2, 0}, {6, 1, 3}, {1, 1, 0}, {2, 2, 3}})
     for (const bool normalizes : {false, true}) {
       ModelConfig config = layer_config();
       config.moe = {.layers = {0},
@@ -187,6 +191,54 @@ TEST(LayerGradients, Attention) {
 /// The layer takes and leaves the stream as two addends; its gradient is that of their sum.
 TEST(LayerGradients, DecoderLayer) {
   for (const auto& [name, config] : attention_kinds({{2, 1}})) check_decoder_layer(name, config);
+}
+
+ModelConfig hybrid_config() {
+  ModelConfig config = layer_config();
+  config.is_hybrid = config.qk_norm = true;
+  config.rotated_dim = 4;
+  config.max_position_embeddings = 80;
+  return config;
+}
+
+/// Output gates, norms by 1 + w, rope on a part of each head.
+TEST(LayerGradients, GatedAttention) {
+  for (const auto& [q_heads, kv_heads] : HeadCounts{{4, 2}, {3, 1}}) {
+    ModelConfig config = hybrid_config();
+    config.num_heads = q_heads;
+    config.num_kv_heads = kv_heads;
+    check_decoder_layer(fmt::format("{} gated heads over {}", q_heads, kv_heads), config);
+  }
+}
+
+/// Value heads two and three times the key heads; several taps and one; a sequence of two chunks.
+TEST(LayerGradients, GatedDeltaNet) {
+  for (const auto& [key_heads, value_heads, taps] : {std::tuple{2, 4, 4}, {1, 3, 1}}) {
+    ModelConfig config = hybrid_config();
+    config.delta = {.layers = {0},
+                    .key_heads = key_heads,
+                    .value_heads = value_heads,
+                    .key_dim = 6,
+                    .value_dim = 4,
+                    .taps = taps};
+    const auto name = fmt::format("{} value heads over {}, {} taps", value_heads, key_heads, taps);
+    check_decoder_layer(name, config);
+    if (key_heads != 1) continue;
+    config.hidden_size = config.intermediate_size = 3;
+    check_decoder_layer(name + ", two chunks", config, {66});
+  }
+}
+
+TEST(LayerGradients, ExpertsBehindAGatedDeltaNet) {
+  ModelConfig config = hybrid_config();
+  config.delta = {.layers = {0}, .key_heads = 1, .value_heads = 2, .key_dim = 4, .value_dim = 3, .taps = 4};
+  config.moe = {.layers = {0},
+                .num_experts = 4,
+                .experts_per_token = 2,
+                .expert_size = 5,
+                .shared_size = 3,
+                .normalizes = true};
+  check_decoder_layer("experts behind a delta net", config);
 }
 
 TEST(LayerGradients, LogprobHead) {

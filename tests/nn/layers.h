@@ -110,21 +110,32 @@ struct LayerRope {
 
   LayerRope(const ModelConfig& config, DType dtype) {
     const int64_t positions = config.max_position_embeddings;
-    tensors.cosine = memory.make({positions, config.head_dim / 2}, accumulate_dtype(dtype));
+    const int64_t width = config.rope_width();
+    tensors.cosine = memory.make({positions, width / 2}, accumulate_dtype(dtype));
     tensors.sine = memory.like(tensors.cosine);
-    fill_cos_sin(make_rope_table(config.rope, config.head_dim, positions), positions, tensors.cosine,
-                 tensors.sine);
+    fill_cos_sin(make_rope_table(config.rope, width, positions), positions, tensors.cosine, tensors.sine);
   }
 };
 
+inline Attention::Parameters attention_parameters(LayerParameters& p, int64_t index) {
+  const std::string a = fmt::format("layers.{}.attn.", index);
+  return {p.find(a + "wqkv"),   p.find(a + "bqkv"), p.find(a + "q_norm"),
+          p.find(a + "k_norm"), p.find(a + "wo"),   p.find(a + "bo")};
+}
+
 inline Attention make_attention(LayerParameters& p, const ModelConfig& config, int64_t index,
                                 const LayerRope& rope) {
-  const std::string a = fmt::format("layers.{}.attn.", index);
-  return {config,
-          index,
-          {p.find(a + "wqkv"), p.find(a + "bqkv"), p.find(a + "q_norm"), p.find(a + "k_norm"),
-           p.find(a + "wo"), p.find(a + "bo")},
-          rope.tensors};
+  return {config, index, attention_parameters(p, index), rope.tensors};
+}
+
+inline Mixer make_mixer(LayerParameters& p, const ModelConfig& config, int64_t index, const LayerRope& rope) {
+  const std::string d = fmt::format("layers.{}.delta.", index);
+  if (config.delta.layers.contains(index))
+    return DeltaNet(config, index,
+                    {&p.at(d + "w_in"), &p.at(d + "conv"), &p.at(d + "a_log"), &p.at(d + "dt_bias"),
+                     &p.at(d + "norm"), &p.at(d + "w_out")});
+  if (config.is_hybrid) return GatedAttention(config, index, attention_parameters(p, index), rope.tensors);
+  return make_attention(p, config, index, rope);
 }
 
 /// The layers that a dense decoder layer is made of.
@@ -148,15 +159,23 @@ struct LayerParts {
             Linear(p.at(l + "mlp.wd"), p.find(l + "mlp.bd"))) {}
 };
 
-/// A decoder layer of either kind.
+/// A decoder layer of any kind.
 inline DecoderLayer make_layer(LayerParameters& p, const ModelConfig& config, int64_t index,
                                const LayerRope& rope) {
-  if (!config.moe.layers.contains(index)) return LayerParts(p, config, index, rope).layer();
   const std::string l = fmt::format("layers.{}.", index);
+  const auto norm = [&](const char* name) {
+    return Norm(p.at(l + name), config.rms_norm_eps, /*offset=*/config.is_hybrid);
+  };
+  const auto mlp = [&](const std::string& name) {
+    return Mlp(Linear(p.at(name + "wgu"), p.find(name + "bgu")),
+               Linear(p.at(name + "wd"), p.find(name + "bd")));
+  };
+  const Mixer mixer = make_mixer(p, config, index, rope);
+  if (!config.moe.layers.contains(index))
+    return {norm("attn_norm"), mixer, norm("mlp_norm"), mlp(l + "mlp.")};
   std::optional<Mlp> shared;
-  if (config.moe.shared_size > 0) shared = Mlp(Linear(p.at(l + "shared.wgu")), Linear(p.at(l + "shared.wd")));
-  return {Norm(p.at(l + "attn_norm"), config.rms_norm_eps), make_attention(p, config, index, rope),
-          Norm(p.at(l + "mlp_norm"), config.rms_norm_eps),
+  if (config.moe.shared_size > 0) shared = mlp(l + "shared.");
+  return {norm("attn_norm"), mixer, norm("mlp_norm"),
           Moe(config.moe, {&p.at(l + "moe.router"), &p.at(l + "moe.wgu"), &p.at(l + "moe.wd")}, shared)};
 }
 

@@ -1,6 +1,10 @@
 // What a run goes on from: a damaged checkpoint is never loaded, not even when it is named, and none is
 // removed because it is damaged. Through the program itself.
 
+#include <limits>
+
+#include "src/comm/alone/one_rank.h"
+#include "src/io/checkpoint/checkpoint.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {
@@ -27,6 +31,29 @@ class Resume : public RunFixture {
   }
   int train(const std::string& overrides) const { return program_.run("train run.toml " + overrides); }
   static std::string step(int n) { return checkpoint("a", n); }
+  /// Saves a checkpoint again, with a moment of the optimizer that is no number: all digests are right.
+  void spoil(int n) const {
+    const Manifest manifest = Manifest::read(program_.path(step(n)));
+    std::vector<std::vector<char>> memory;
+    std::vector<StateTensor> state;
+    float* moment = nullptr;
+    for (const auto& [name, tensor] : manifest.tensors()) {
+      int64_t size = 1;
+      for (const int64_t d : tensor.shape) size *= d;
+      memory.emplace_back(static_cast<size_t>(size * dtype_size(tensor.dtype)));
+      state.push_back(
+          {name, tensor.shape, {0, size}, make_tensor(memory.back().data(), tensor.dtype, {size})});
+      if (name.starts_with("opt/") && tensor.dtype == DType::f32)
+        moment = reinterpret_cast<float*>(memory.back().data());
+    }
+    load_state(manifest, state);
+    ASSERT_NE(moment, nullptr);
+    *moment = std::numeric_limits<float>::quiet_NaN();
+    const std::string name = step(n) + "/manifest.json";
+    OneRank alone;
+    save_checkpoint(program_.path("runs/a/checkpoints"), n, state,
+                    parse_json(program_.read(name), name).at("meta"), alone, {.numbers = Numbers::any});
+  }
 };
 
 TEST_F(Resume, DamagedCheckpointsAreNeitherLoadedNorRemoved) {
@@ -52,6 +79,23 @@ TEST_F(Resume, GoesOnFromTheNewestSoundOne) {
   EXPECT_TRUE(says("resumed from runs/a/checkpoints/step-000002")) << output();
   EXPECT_EQ(program_.metrics("a").size(), 4u);
   EXPECT_EQ(program_.run("verify --checkpoint " + step(4)), 0) << output();
+}
+
+/// No run saves them: they come from elsewhere, or from a version that did not look.
+TEST_F(Resume, NumbersThatAreNotFiniteAreNoStart) {
+  spoil(3);
+  EXPECT_EQ(program_.run("verify --checkpoint " + step(3)), 0) << "its bytes are sound: " << output();
+  for (const char* run : {"a", "b"}) {
+    EXPECT_EQ(train(fmt::format("run.steps=4 run.name={} checkpoint.resume={}", run, step(3))), 65)
+        << output();
+    EXPECT_TRUE(says("step-000003/rank-0000.h5, opt/") && says("not all finite")) << output();
+  }
+  EXPECT_TRUE(exists(step(3) + "/manifest.json") && !exists("runs/b/checkpoints")) << "nothing has begun";
+  EXPECT_EQ(train("run.steps=4"), 0) << output();
+  EXPECT_TRUE(says("step-000003 is passed over") && says("not all finite")) << output();
+  EXPECT_TRUE(says("resumed from runs/a/checkpoints/step-000002")) << output();
+  EXPECT_EQ(program_.run("verify --checkpoint " + step(4)), 0) << output();
+  EXPECT_TRUE(verify_checkpoint(program_.path(step(4)), Numbers::finite).empty());
 }
 
 /// Killed between the commit of a checkpoint and its export.

@@ -202,6 +202,17 @@ class RunInputs : public RunStart {
     EXPECT_NE(at, std::string::npos) << file << " has no " << from;
     return at == std::string::npos ? text : text.replace(at, from.size(), to);
   }
+  /// A start that goes on sees the change, which is taken back then.
+  void expect_refused(const Contents& change, const std::string& overrides) const {
+    const std::string name = change.begin()->first;
+    const Contents before = now(change);
+    place(change);
+    EXPECT_EQ(train(overrides), 64) << name << ": " << output();
+    EXPECT_TRUE(says("changed since: ") && says(name) && says("digest ") &&
+                says("checkpoint.accept_changes") && says("run.overwrite"))
+        << name << ": " << output();
+    place(before);
+  }
 };
 
 TEST_F(RunInputs, AnotherContentUnderAPathIsRefused) {
@@ -219,18 +230,27 @@ TEST_F(RunInputs, AnotherContentUnderAPathIsRefused) {
       {{"model/tokenizer_config.json", ""}},
       {{"model/chat_template.jinja", "{{ messages[0].content }}"}},
   };
-  for (const Contents& change : changes) {
-    const std::string name = change.begin()->first;
-    const Contents before = now(change);
-    place(change);
-    EXPECT_EQ(train("run.steps=4"), 64) << name << ": " << output();
-    EXPECT_TRUE(says("changed since: ") && says(name) && says("digest ") &&
-                says("checkpoint.accept_changes") && says("run.overwrite"))
-        << name << ": " << output();
-    place(before);
-  }
+  for (const Contents& change : changes) expect_refused(change, "run.steps=4");
   EXPECT_TRUE(read("config.toml") == config && read("metrics.jsonl") == all);
   EXPECT_EQ(train("run.steps=4"), 0) << "all is as it was: " << output();
+  EXPECT_FALSE(says("bytes, digest")) << output();
+}
+
+/// Where tokenizer_config.json does not number its tokens, older files of a folder do.
+TEST_F(RunInputs, OlderFilesOfTokensAreInputs) {
+  const std::string added = "model/added_tokens.json", map = "model/special_tokens_map.json";
+  Json config = parse_json(program_.read("model/tokenizer_config.json"), "tokenizer_config.json");
+  ASSERT_EQ(config.erase("added_tokens_decoder"), 1u);
+  place({{"model/tokenizer_config.json", config.dump()},
+         {added, R"({"<|im_start|>": 1})"},
+         {map, R"({"eos_token": "<|im_end|>"})"}});
+  ASSERT_EQ(train("run.name=b"), 0) << output();
+  const Contents changes[] = {{{added, R"({"<|im_start|>": 1, "<|im_end|>": 2})"}},
+                              {{added, ""}},
+                              {{map, R"({"eos_token": "<|endoftext|>"})"}},
+                              {{map, ""}}};
+  for (const Contents& change : changes) expect_refused(change, "run.name=b run.steps=4");
+  EXPECT_EQ(train("run.name=b run.steps=4"), 0) << "all is as it was: " << output();
   EXPECT_FALSE(says("bytes, digest")) << output();
 }
 

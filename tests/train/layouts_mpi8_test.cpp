@@ -19,6 +19,9 @@ constexpr TrainedLayout kOfEight[] = {
     {.mesh = {.tp = 2, .cp = 2, .pp = 2}, .shape = &kQwen3Tied, .recompute = Recompute::full},
     // One of two tp ranks has no row of the vocabulary, nor any gradient of it to share.
     {.mesh = {.tp = 2, .dp = 2, .pp = 2}, .shape = &kTiedPart, .zero = 3, .sequences = 3},
+    {.mesh = {.tp = 2, .dp = 2, .pp = 2}, .shape = &kTiedPart, .zero = 2, .sequences = 3},
+    {.mesh = {.tp = 2, .cp = 2, .pp = 2}, .shape = &kTiedPart, .zero = 2, .sequences = 3},
+    {.mesh = {.tp = 2, .cp = 2, .pp = 2}, .shape = &kTiedPart, .zero = 3, .sequences = 3},
     {.mesh = {.tp = 2, .dp = 2, .pp = 2}, .shape = &kQwen3Tied, .zero = 3, .vpp = 2},
     {.mesh = {.tp = 4, .cp = 2}, .shape = &kQwen2},
     {.mesh = {.tp = 4, .pp = 2}, .shape = &kQwen3Tied},

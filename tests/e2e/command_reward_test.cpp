@@ -131,6 +131,66 @@ TEST_F(CommandReward, NobodyIsLeftBehindWhenARankIsKilled) {
   }
 }
 
+/// A stop text whose tokens are trained is what such a reward looks for: with rollout.include_stop_text it is
+/// in the response, for the program and in the file.
+TEST_F(CommandReward, StopTextsAreSeenWhereTheyAreKept) {
+  program_.write("reward.sh", R"sh(
+while IFS= read -r line; do
+  id=${line##*\"id\":}; id=${id%\}}
+  case $line in *'e","answer":'*) reward=1 ;; *) reward=0 ;; esac
+  echo "{\"id\":$id,\"reward\":$reward}"
+done
+)sh");
+  const std::string stopped =
+      "run.steps=1 rollout.max_new_tokens=60 rollout.ignore_eos=true 'rollout.stop=[\"e\"]' "
+      "'reward.functions=[{name=\"command\",argv=[\"sh\",\"reward.sh\"]}]' checkpoint.export_hf_every=0 ";
+  ASSERT_EQ(program_.run(train(stopped + "run.name=cut")), 0) << output();
+  ASSERT_EQ(program_.run(train(stopped + "run.name=kept rollout.include_stop_text=true")), 0) << output();
+  const std::vector<Json> cut = responses("cut", 1), kept = responses("kept", 1);
+  ASSERT_EQ(kept.size(), 12u);
+  ASSERT_EQ(cut.size(), kept.size());
+  int stops = 0;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const bool stop = kept[i].at("finish_reason") == "stop";
+    const std::string text = cut[i].at("response");
+    stops += stop;
+    EXPECT_EQ(kept[i].at("response_tokens"), cut[i].at("response_tokens")) << "the same is trained";
+    EXPECT_EQ(kept[i].at("response"), text + (stop ? "e" : "")) << i;
+    EXPECT_EQ(kept[i].at("raw_reward"), stop ? 1 : 0) << i;
+    EXPECT_EQ(text.find('e'), std::string::npos) << text;
+    EXPECT_EQ(cut[i].at("raw_reward"), 0) << i;
+  }
+  EXPECT_GT(stops, 3);
+}
+
+/// What a program starts takes no part in the run: it may be a job of MPI, whatever has started the run.
+TEST_F(CommandReward, ProgramsMayUseMpi) {
+  const std::string score = program_.mpirun(1, "score --model model --input ids.jsonl --device cpu");
+  program_.write("ids.jsonl", "{\"tokens\":[7,8,9]}\n");
+  program_.write("reward.sh", R"sh(
+export OMPI_MCA_orte_tmpdir_base=$PWD/mpi$$  # launchers that share a folder remove it for each other
+mkdir -p mpi$$
+while IFS= read -r line; do
+  id=${line##*\"id\":}; id=${id%\}}
+  sh score.sh < /dev/null > /dev/null && reward=1 || reward=0
+  echo "{\"id\":$id,\"reward\":$reward}"
+done
+)sh");
+  program_.write("score.sh", score);
+  for (const int ranks : {1, 2}) {
+    const std::string run = fmt::format("ranks{}", ranks);
+    const std::string start = train(
+        "run.steps=1 rollout.prompts_per_step=1 rollout.samples_per_prompt=2 train.samples_per_update=2 "
+        "'reward.functions=[{name=\"command\",argv=[\"sh\",\"reward.sh\"],workers=2,limit_seconds=60}]' "
+        "checkpoint.export_hf_every=0 run.name=" +
+        run);
+    ASSERT_EQ(program_.run_ranks(ranks, start), 0) << output();
+    const std::vector<Json> answered = responses(run, 1);
+    EXPECT_EQ(answered.size(), 2u) << run;
+    for (const Json& response : answered) EXPECT_EQ(response.at("raw_reward"), 1) << run << ": " << output();
+  }
+}
+
 TEST_F(CommandReward, CheckAsksOnce) {
   ASSERT_EQ(program_.run("check run.toml --json"), 0) << output();
   const Json trial = program_.json_lines("output.log").back().at("reward_trial");

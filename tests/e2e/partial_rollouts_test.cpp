@@ -5,7 +5,9 @@
 #include <map>
 #include <set>
 
+#include "src/io/checkpoint/manifest.h"
 #include "tests/e2e/placed_run.h"
+#include "tests/support/background.h"
 #include "tests/support/run_list.h"
 #include "tests/support/score_check.h"
 
@@ -183,6 +185,38 @@ TEST_F(PartialRollouts, AnotherOrderIsAcceptedOnTheWayOn) {
   EXPECT_NE(output().find("new prompts take the place of"), std::string::npos) << output();
   EXPECT_GT(metric("run", 2, "rollout/prompts_unfinished"), 0);
   EXPECT_EQ(metric("other", kSteps, "rollout/prompts_unfinished"), 0);
+}
+
+/// So they do where a signal has cut the step. Rewards come only after it: the step does not end before.
+TEST_F(PartialRollouts, AnotherOrderIsAcceptedAfterAStopInAStep) {
+  prepare_long_model();
+  program_.write("reward.sh", R"sh(
+while IFS= read -r line; do
+  echo begun >> begun
+  until [ -e go ]; do sleep 0.01; done
+  id=${line##*\"id\":}; id=${id%\}}
+  echo "{\"id\":$id,\"reward\":${#line}}"
+done
+)sh");
+  const std::string run =
+      "train run.toml run.name=run run.steps=2 model.path=long rollout.ignore_eos=true "
+      "rollout.kv_memory=50000000 "
+      "rollout.max_running_sequences=2 "
+      "'reward.functions=[{name=\"command\",argv=[\"sh\",\"reward.sh\"],limit_seconds=100}]' ";
+  {
+    Background job(program_, program_.temper() + " " + run + "rollout.max_new_tokens=500");
+    ASSERT_TRUE(job.until([&] { return exists("begun"); })) << output();
+    ::kill(job.pid(), SIGTERM);
+    EXPECT_EQ(job.wait(), 75) << output();
+  }
+  program_.write("go", "");
+  EXPECT_TRUE(says("SIGTERM: saved step 0")) << output();
+  EXPECT_TRUE(Manifest::read(program_.path(checkpoint("run", 0))).tensors().contains("unfinished"));
+  const std::string other = run + "run.seed=99 rollout.max_new_tokens=8 ";
+  EXPECT_EQ(program_.run(other), 64) << output();
+  ASSERT_EQ(program_.run(other + "checkpoint.accept_changes=true"), 0) << output();
+  EXPECT_TRUE(says("new prompts take the place of")) << output();
+  EXPECT_EQ(steps_done("run"), 2);
 }
 
 /// No group that is trained has equal raw rewards; prompts are drawn in order, without a gap.

@@ -181,6 +181,10 @@ TEST_F(ExitCodes, DataLines) {
       {" { ", {"goes on in the next line", "jq -c . FILE"}},
       {R"({"prompt":"x","answer":"many"})", {"arithmetic", "\"many\""}},
       {R"({"prompt":"x"})", {"arithmetic", "answer"}},
+      {R"({"prompt":"x","answer":[]})", {"arithmetic", "[] is neither", "a list of some"}},
+      {R"({"prompt":"x","answer":{"target":4}})", {"arithmetic", R"({"target":4} is neither)"}},
+      {R"({"prompt":"x","answer":[4,[5]]})", {"arithmetic", "[4,[5]] is neither"}},
+      {R"({"prompt":"x","answer":["4","many"]})", {"arithmetic", "\"many\""}},
       {"{\"prompt\":\"\xff\",\"answer\":\"1\"}", {"UTF-8"}},
   };
   for (auto [line, words] : lines) {

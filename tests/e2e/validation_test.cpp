@@ -2,6 +2,7 @@
 // run, and that a run which was cut anywhere goes on as if it had not been.
 
 #include <csignal>
+#include <set>
 
 #include "tests/support/background.h"
 #include "tests/support/digit_run.h"
@@ -75,6 +76,39 @@ double subsets_with_a_right_one(const Counted& c, int k) {
     with += (set & ((1 << c.right) - 1)) != 0;
   }
   return static_cast<double>(with) / all;
+}
+
+/// Lines of verl's kind, whose answer is a list of texts and numbers.
+TEST_F(ValidationRun, AnyAnswerOfAListIsRight) {
+  const std::string list = R"("reward_model":{"ground_truth":["1",3,"5",7,"9"]})";
+  std::string data;
+  for (int i = 0; i < 4; ++i) data += fmt::format("{{\"prompt\":\"An odd digit, {}?\",{}}}\n", i, list);
+  program_.write("lists.jsonl", data);
+  const std::string lists = "data.train=lists.jsonl data.answer_key=reward_model.ground_truth ",
+                    alone = "validation.data=lists.jsonl validation.rollout.stop=[] ";
+  const auto expect_odd = [&](const std::string& file, size_t samples) {
+    const std::vector<Json> lines = program_.json_lines(file);
+    EXPECT_EQ(lines.size(), samples);
+    std::set<bool> verdicts;
+    for (const Json& line : lines) {
+      const std::string text = line.at("response");
+      const bool odd = text.size() == 1 && std::string("13579").find(text) != std::string::npos;
+      EXPECT_EQ(line.at("raw_reward"), odd ? 1 : 0) << file << ": " << line.dump();
+      verdicts.insert(odd);
+    }
+    EXPECT_EQ(verdicts.size(), 2u) << file;
+  };
+  for (const char* reward : {R"("exact")", R"("arithmetic")", R"({name="gsm8k",method="flexible"})"}) {
+    std::filesystem::remove_all(program_.path("all.jsonl"));
+    ASSERT_EQ(program_.run(fmt::format("eval run.toml {}{}'reward.functions=[{}]' --out all.jsonl", lists,
+                                       alone, reward)),
+              0)
+        << output();
+    expect_odd("all.jsonl", 16);
+  }
+  ASSERT_EQ(program_.run(train(lists + alone + "run.steps=1 validation.at_start=false")), 0) << output();
+  expect_odd(rollout_file("whole", 1), 16);
+  expect_odd("runs/whole/validation/step-000001.jsonl", 16);
 }
 
 TEST_F(ValidationRun, MetricsAreCountsOfTheFilesAndStepZeroIsEval) {

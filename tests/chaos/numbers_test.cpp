@@ -34,6 +34,28 @@ class WildNumbers : public ChaosRun {
       if (is_temporary(name)) return name + " was left";
     return "";
   }
+  /// The same run with a rate and a decay that leave the weights about as they are: from the newest
+  /// checkpoint, or in a run of its own from the one before it, where the weights of the newest are finite
+  /// but too large for a step.
+  std::string going_on_defect(const Scenario& s, const std::string& run, int64_t newest, bool too_large) {
+    const int64_t from = too_large ? newest - 1 : newest;
+    if (from == 0) return "";
+    const std::string name = too_large ? run + "-before" : run;
+    const std::string sane =
+        fmt::format("{}run.steps={} checkpoint.every=1 checkpoint.export_hf_every=0 checkpoint.resume={} ",
+                    s.overrides, from + 2, too_large ? checkpoint(run, from) : "auto");
+    Background job(program_, command({s.name, s.ranks, sane.c_str()}, name), log_of(name));
+    const int code = job.wait();
+    const std::string said = printed(name);
+    wait_until_gone(job);
+    if (code != 0) return fmt::format("the step after {} ended with {}: {}", from, code, said);
+    if (said.find("resumed from " + checkpoint(run, from)) == std::string::npos)
+      return fmt::format("it did not go on from step {}: {}", from, said);
+    if (newest_step(name) != from + 2) return fmt::format("step {} is the last: {}", newest_step(name), said);
+    std::string defect = sound_defect(name);
+    if (too_large && defect.empty()) clear(name);
+    return defect;
+  }
   std::string check(const Scenario& s, const std::string& wild, const std::string& run) {
     const std::string overrides = std::string(s.overrides) +
                                   "run.steps=12 optimizer.schedule=constant optimizer.lr=1 "
@@ -51,6 +73,9 @@ class WildNumbers : public ChaosRun {
     if (!in_update && said.find("while sampling") == std::string::npos) return fault + said;
     const int64_t step = newest_step(run);
     if (step == 0) return fault + "nothing was committed before: " + said;
+    const bool too_large = said.find("a checkpoint was not written") == std::string::npos;
+    if (const std::string defect = going_on_defect(s, run, step, too_large); !defect.empty())
+      return fault + defect;
     clear(run);
     return "";
   }

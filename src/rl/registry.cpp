@@ -40,7 +40,8 @@ constexpr std::array kRewards{
     RewardRow{{"math", "1 when the last \\boxed{...} of the response is the answer up to notation"},
               reward_from<MathReward>},
     RewardRow{{"length",
-               "0, falling to -factor over the last buffer_tokens of max_tokens (both needed); factor = 1"},
+               "0, falling to -factor over the last buffer_tokens of max_tokens (both needed), of the tokens "
+               "that are trained; factor = 1"},
               reward_from<LengthReward>},
     RewardRow{{"command",
                "what a program of your own says: argv (needed), workers = 1, in_flight = 1, "

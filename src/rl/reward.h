@@ -22,7 +22,7 @@ struct RewardInput {
   std::string_view prompt = {};
   std::string_view response = {};  // without special tokens
   std::string_view answer = {};    // the whole reference answer
-  int64_t response_tokens = 0;
+  int64_t response_tokens = 0;     // those that the policy sampled and that are trained
   FinishReason finish_reason = FinishReason::stop;
   const Json& record;  // the prompt's line of the data file, for keys of its own
 };

@@ -176,6 +176,7 @@ TEST(RewardSet, WeightedSumAndShaping) {
   t.response.text = "=42";
   t.answer = "42";
   t.response.tokens.resize(8);
+  t.response.mask.assign(8, 1);
   rewards.score(t, kNoRecord);
   EXPECT_EQ(t.raw_reward, 0.0 + 0.3 * 0 + 0.7 * 1);
   EXPECT_EQ(t.reward, t.raw_reward + 0.5 * -0.6);
@@ -183,6 +184,20 @@ TEST(RewardSet, WeightedSumAndShaping) {
   EXPECT_EQ(t.reward_parts, parts);
   EXPECT_THROW(rewards.check_answer("many", "f:1"), Error);
   EXPECT_NO_THROW(rewards.check_answer("-3", "f:1"));
+}
+
+/// What a program says between turns costs a session nothing, however long it is.
+TEST(RewardSet, LengthCountsWhatThePolicySampled) {
+  const RewardSet rewards({.functions = {length_config(10, 5)}});
+  Trajectory t;
+  t.session.emplace().reward = 1;
+  t.response.tokens.resize(100);
+  t.response.mask.assign(100, 0);
+  std::fill_n(t.response.mask.begin(), 3, uint8_t{1});
+  std::fill_n(t.response.mask.rbegin(), 5, uint8_t{1});
+  rewards.score(t, kNoRecord);
+  EXPECT_EQ(t.raw_reward, 1);
+  EXPECT_EQ(t.reward, 1 - 0.6);
 }
 
 void expect_error(const RewardConfig& config, Exit code, const std::string& part) {

@@ -1,6 +1,6 @@
 #pragma once
 // `length`: the soft overlong punishment of DAPO, a shaping term. With L = max_tokens, C = buffer_tokens and
-// n response tokens (after the truncation or stop token):
+// n response tokens that are trained (with the stop token; not what a program says between turns):
 //   0 for n <= L - C,   factor (L - C - n) / C for L - C < n <= L,   -factor for n > L.
 // Options: max_tokens and buffer_tokens (needed, integers, 1 <= C <= L), factor = 1.
 

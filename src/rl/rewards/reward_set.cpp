@@ -111,7 +111,7 @@ void RewardSet::score(Trajectory& t, const Json& record) const {
   RewardScore result = score({.prompt = t.prompt,
                               .response = t.response.text,
                               .answer = t.answer,
-                              .response_tokens = static_cast<int64_t>(t.response.tokens.size()),
+                              .response_tokens = t.counted_tokens(),
                               .finish_reason = t.response.finish,
                               .record = record},
                              t);

@@ -100,6 +100,26 @@ TEST_F(SessionTrial, ProgramsThatMisbehaveEndInTime) {
   EXPECT_EQ(absent["errors"][0]["key"], "rollout.harness");
 }
 
+/// The line is not the first one, and no step would draw it soon.
+TEST_F(SessionTrial, ALineThatNoProgramPlaysIsNamed) {
+  program_.write("data.jsonl",
+                 sums(2) + "{\"prompt\": \"9?\", \"answer\": \"9\", \"environment\": \"maths\"}\n");
+  const std::string one = harness("\"true\"", ", name = \"math\"");
+  const Json json = check(one, 65);
+  ASSERT_FALSE(json["errors"].empty());
+  EXPECT_EQ(json["errors"][0]["key"], "data.train");
+  EXPECT_EQ(json["errors"][0]["where"], "data.jsonl:3");
+  EXPECT_EQ(program_.run("train run.toml " + one), 65) << output();
+  for (const std::string& said : {json["errors"][0]["message"].get<std::string>(), output()})
+    EXPECT_NE(said.find("name one of rollout.harness: math"), std::string::npos) << said;
+  EXPECT_TRUE(says("data.jsonl:3")) << output();
+  program_.write("data.jsonl", sums(2));
+  program_.write("held.jsonl",
+                 program_.read("data.jsonl") + "{\"prompt\": \"9?\", \"environment\": \"x\"}\n");
+  EXPECT_EQ(program_.run("train run.toml 'validation.data=[\"held.jsonl\"]' validation.every=1 " + one), 65);
+  EXPECT_TRUE(says("held.jsonl:3")) << output();
+}
+
 }  // namespace
 }  // namespace temper
 

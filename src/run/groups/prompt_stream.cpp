@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/agents/programs/harness.h"
 #include "src/core/check.h"
 #include "src/core/process/progress.h"
 #include "src/rollout/media_tokens.h"
@@ -55,6 +56,10 @@ void PromptStream::Limits::require_known_ids(const Prompt& prompt, const std::st
           .fix = "use the tokenizer that the model was trained with (tokenizer.path)"});
   require_text(prompt.tokens, media_token_ids, "a prompt", where);
   require_text(prompt.response_tokens, media_token_ids, "a response", where);
+}
+
+void PromptStream::Limits::require_player(const Json& record, const std::string& where) const {
+  if (!harnesses.empty()) chosen_harness(harnesses, record, where);
 }
 
 PromptStream::PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
@@ -124,6 +129,7 @@ std::vector<DrawnPrompt> PromptStream::all(
     Prompt prompt =
         builder_.build(*record, dataset_.where_line(i), limits_.with_response, dataset_.part_of_line(i));
     limits_.require_known_ids(prompt, dataset_.where_line(i));
+    limits_.require_player(*record, dataset_.where_line(i));
     if (!fit(prompt, dataset_.where_line(i))) continue;
     if (check_answer) check_answer(prompt, builder_.where_answer(*record, dataset_.where_line(i)));
     list.push_back({i, std::move(prompt), std::move(record)});
@@ -151,6 +157,7 @@ void PromptStream::check_all(
     Prompt prompt = builder_.build(record, where, limits_.with_response, dataset_.part_of_line(i));
     note_progress();
     limits_.require_known_ids(prompt, where);
+    limits_.require_player(record, where);
     fitting += fit(prompt, where);
     if (check_answer) check_answer(prompt, builder_.where_answer(record, where));
   }

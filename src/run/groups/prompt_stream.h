@@ -27,11 +27,14 @@ class PromptStream {
     bool with_response = false;
     int64_t vocab_size = int64_t{1} << 31;      // of the model: larger ids are refused
     std::vector<int64_t> media_token_ids = {};  // likewise, as ModelConfig has them
+    std::vector<HarnessConfig> harnesses = {};  // one plays each line; none: lines are not played
 
     bool fits(const Prompt& prompt) const;
     /// Error(Exit::data) at `where` for a token, of the prompt or its response, that the model has no row
     /// for.
     void require_known_ids(const Prompt& prompt, const std::string& where) const;
+    /// Error(Exit::data) at `where` for a line that no program plays.
+    void require_player(const Json& record, const std::string& where) const;
   };
   PromptStream(const std::vector<DataSource>& files, const DataConfig& data, uint64_t seed,
                const Tokenizer& tokenizer, const ChatTemplate* chat_template, const Limits& limits);

@@ -36,7 +36,8 @@ void Validation::add_set(const ValidationSet& config, const ValidationLengths& l
   PromptStream stream({{config.path}}, c.data, c.run.seed, p_.maker.tokenizer, p_.chat,
                       {.max_prompt_tokens = lengths.max_prompt,
                        .vocab_size = p_.plan.vocab_size,
-                       .media_token_ids = p_.plan.media_token_ids});
+                       .media_token_ids = p_.plan.media_token_ids,
+                       .harnesses = c.rollout.harness});
   set.prompts = stream.all(c.validation.max_prompts, [&](const Prompt& prompt, const std::string& where) {
     rewards_of_set(set).check_answer(prompt.answer, where, prompt.domain);
   });

@@ -13,7 +13,8 @@ std::unique_ptr<PromptStream> open_prompts(const RunTask& task, const RunInputs&
   auto prompts = std::make_unique<PromptStream>(
       config.data.train, config.data, config.run.seed, *inputs.text.tokenizer, inputs.text.chat_template(),
       PromptStream::Limits{task.plan.lengths.max_prompt, task.plan.lengths.longest, sft, task.plan.vocab_size,
-                           task.plan.media_token_ids});
+                           task.plan.media_token_ids,
+                           sft ? std::vector<HarnessConfig>() : config.rollout.harness});
   prompts->check_all([&](const Prompt& prompt, const std::string& where) {
     if (!sft) inputs.rewards->check_answer(prompt.answer, where, prompt.domain);
   });

@@ -181,6 +181,7 @@ Found look_at(DataCheck& check, const Config& config, const PromptStream::Limits
     for (int64_t turn = 0; turn < turns; ++turn) {
       Prompt prompt = builder.build(record, where, limits.with_response, turn);
       limits.require_known_ids(prompt, where);
+      limits.require_player(record, where);
       found.lengths.push_back(static_cast<int64_t>(prompt.tokens.size()));
       found.overlong += limits.fits(prompt) ? 0 : 1;
       if (rewards) found.answers.look(*rewards, prompt, builder.where_answer(record, where));
@@ -193,8 +194,10 @@ Found look_at(DataCheck& check, const Config& config, const PromptStream::Limits
 }
 
 void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, const TextTools& text) {
-  const PromptStream::Limits limits{plan.lengths.max_prompt, plan.lengths.longest, !plan.generates,
-                                    plan.vocab_size, plan.media_token_ids};
+  const PromptStream::Limits limits{
+      plan.lengths.max_prompt, plan.lengths.longest,
+      !plan.generates,         plan.vocab_size,
+      plan.media_token_ids,    plan.generates ? config.rollout.harness : std::vector<HarnessConfig>()};
   const Rows rows = read_rows(config.data.train);
   std::optional<RewardSet> rewards;
   if (plan.generates && !config.reward.functions.empty()) rewards.emplace(config.reward);
@@ -228,10 +231,13 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
 /// The first line of each held-out file is read; one that is only generated for may lack a response.
 void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools& text) {
   const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
-  for (const ValidationSet& set : config.validation.data) {
+  for (size_t i = 0; i < config.validation.data.size(); ++i) {
+    const ValidationSet& set = config.validation.data[i];
     const InputFile file(set.path);
     const std::string where = set.path + ":1";
     const Json record = parse_data_line(read_line(file, sample_lines(file, 1).lines.front()), where);
+    if (plan.validation.sets.at(i).max_new > 0)
+      PromptStream::Limits{.harnesses = config.rollout.harness}.require_player(record, where);
     const RewardConfig rewards = rewards_of(set, config);
     const Prompt prompt = builder.build(record, where, plan.validation.loss && rewards.functions.empty());
     if (!rewards.functions.empty())

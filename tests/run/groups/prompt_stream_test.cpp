@@ -236,6 +236,19 @@ TEST_F(PromptStreamTest, LinesThatCannotBeUsedAreNamed) {
   expect_refused("{\"prompt\":\"\"}", {"no tokens"}, "an empty prompt");
 }
 
+/// Found before the first of them is drawn.
+TEST_F(PromptStreamTest, LinesNameAProgramThatPlaysThem) {
+  const std::string path = write(
+      "{\"prompt\":\"a\",\"environment\":\"games\"}\n"
+      "{\"prompt\":\"b\",\"environment\":\"game\"}\n");
+  PromptStream::Limits limits{1000, 1000, false};
+  EXPECT_NO_THROW(stream(path, limits).check_all(nullptr)) << "no program plays them";
+  limits.harnesses = {{.name = "games"}, {.name = "tools"}};
+  const std::vector<std::string> words{path + ":2", "\"game\"", "did you mean", "games, tools"};
+  expect_error(Exit::data, words, "training", [&] { stream(path, limits).check_all(nullptr); });
+  expect_error(Exit::data, words, "validation", [&] { stream(path, limits).all(0); });
+}
+
 TEST_F(PromptStreamTest, ReasonsThatAreTrue) {
   expect_refused("{\"tokens\":[]}", {"\"tokens\"", "the list is empty"}, "no ids");
   expect_refused("{\"tokens\":\"1\"}", {"\"tokens\"", "it is a string"}, "ids as text");

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "src/agents/server/listener.h"
 #include "tests/agents/player.h"
 #include "tests/agents/session_runs.h"
 #include "tests/support/background.h"
@@ -169,6 +170,17 @@ TEST_F(Sessions, FailuresEndTheirSessionAlone) {
     }
   EXPECT_GT(without, 0);
   EXPECT_EQ(reasons, (std::set<std::string>{"done", "died", "nonsense", "no_reward"}));
+}
+
+/// A user knows the port by the key that sets it.
+TEST_F(Sessions, APortInUseIsNamedByItsKey) {
+  const Listener taken("127.0.0.1", 0, "port");
+  const std::string port = std::to_string(taken.port());
+  EXPECT_EQ(program_.run(train("taken", "episode", "rollout.server.port=" + port)), 78) << output();
+  EXPECT_TRUE(says("rollout.server.port: port " + port) && says("set rollout.server.port to another port"))
+      << output();
+  EXPECT_EQ(program_.run("serve --model model --port " + port), 78) << output();
+  EXPECT_TRUE(says("--port: port " + port) && says("set --port to another port")) << output();
 }
 
 /// A service may post the reward, with a key that whoever has the model's key does not have.

@@ -16,6 +16,7 @@ namespace temper {
 struct HttpOptions {
   std::string address = "127.0.0.1";  ///< of IP version 4 or 6
   int port = 0;                       ///< 0: the system chooses one
+  std::string port_key = "port";      ///< what a user sets it by, for errors
   /// Instead of `port`: one of `address` that other processes have, too.
   std::shared_ptr<SharedPort> shared_port = {};
   int64_t max_body_bytes = int64_t{16} << 20;

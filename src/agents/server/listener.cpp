@@ -23,10 +23,10 @@ struct FreeAddress {
 };
 using Address = std::unique_ptr<addrinfo, FreeAddress>;
 
-Address parsed(const std::string& address, int port) {
+Address parsed(const std::string& address, int port, const std::string& port_key) {
   if (port < 0 || port > kMaxPort)
     fail(Exit::usage, {.what = "the server's port is no port",
-                       .where = "port of the server",
+                       .where = port_key,
                        .why = fmt::format("it is {}", port),
                        .fix = fmt::format("write 0 (any that is free) or one up to {}", kMaxPort)});
   addrinfo hints{};
@@ -42,32 +42,38 @@ Address parsed(const std::string& address, int port) {
   return Address(found);
 }
 
-[[noreturn]] void refused(const std::string& address, int port, int error) {
+[[noreturn]] void refused(const std::string& address, int port, const std::string& port_key, int error) {
+  const bool taken = error == EADDRINUSE;
   fail(Exit::environment,
        {.what = "the server cannot listen",
-        .where = fmt::format("address {}, port {}", address, port),
-        .why = error == EADDRINUSE ? "the port is in use by another program" : std::strerror(error),
-        .fix = "choose another port, or 0 for one that is free, and an address of this host"});
+        .where = fmt::format("{}: port {} of address {}", port_key, port, address),
+        .why = taken ? "the port is in use by another program" : std::strerror(error),
+        .fix = fmt::format("set {} to another port, or to 0: the system then chooses one that is free{}",
+                           port_key, taken ? "" : "; the address must be one of this host")});
 }
 
 }  // namespace
 
-Listener::Listener(const std::string& address, int port) {
-  const Address where = parsed(address, port);
+Listener::Listener(const std::string& address, int port, const std::string& port_key) {
+  const Address where = parsed(address, port, port_key);
   descriptor_ = ::socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   if (descriptor_ < 0 || ::setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(descriptor_, where->ai_addr, where->ai_addrlen) != 0 || ::listen(descriptor_, kBacklog) != 0) {
     const int error = errno;
     close();
-    refused(address, port, error);
+    refused(address, port, port_key, error);
   }
   read_name(address);
 }
 
 Listener::Listener(const std::string& address, const SharedPort& shared)
     : descriptor_(shared.make_descriptor()) {
-  if (descriptor_ < 0) refused(address, 0, errno);
+  if (descriptor_ < 0)
+    fail(Exit::environment, {.what = "the server cannot listen",
+                             .where = "the port that the processes of this host share",
+                             .why = std::strerror(errno),
+                             .fix = "let the process open more files (`ulimit -n`)"});
   read_name(address);
 }
 

@@ -10,8 +10,8 @@ class SharedPort;
 class Listener {
  public:
   /// Exit::usage where `address` is no IP address or `port` no port, Exit::environment where the system does
-  /// not let it have them.
-  Listener(const std::string& address, int port);
+  /// not let it have them. `port_key`: what a user sets the port by, for errors.
+  Listener(const std::string& address, int port, const std::string& port_key);
   /// Takes over a socket that listens at `address` already.
   Listener(const std::string& address, const SharedPort& shared);
   ~Listener() { close(); }

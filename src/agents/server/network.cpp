@@ -49,7 +49,7 @@ HttpOptions completed(HttpOptions options) {
 
 Listener listener_of(const HttpOptions& options) {
   return options.shared_port ? Listener(options.address, *options.shared_port)
-                             : Listener(options.address, options.port);
+                             : Listener(options.address, options.port, options.port_key);
 }
 
 /// The library's own way would decode the path in place.

@@ -32,9 +32,9 @@ int64_t milliseconds() {
 
 }  // namespace
 
-SharedPort::SharedPort(const std::string& address, int port, int processes)
+SharedPort::SharedPort(const std::string& address, int port, const std::string& port_key, int processes)
     : index_(0), places_(static_cast<Place*>(nullptr), static_cast<size_t>(processes)) {
-  const Listener listener(address, port);
+  const Listener listener(address, port, port_key);
   descriptors_[0] = ::fcntl(listener.descriptor(), F_DUPFD_CLOEXEC, 0);
   descriptors_[1] = ::memfd_create("temper port", MFD_CLOEXEC);
   if (descriptors_[0] < 0 || descriptors_[1] < 0 ||

@@ -15,9 +15,9 @@ class SharedPort {
   /// How long after its last sign of life a process is left out.
   static constexpr double kAwakeSeconds = 2;
 
-  /// The first of `processes`: binds and listens. Throws as Listener, and Exit::environment where the system
-  /// has no memory to share.
-  SharedPort(const std::string& address, int port, int processes);
+  /// The first of `processes`: binds and listens, throws as Listener does, and Exit::environment where the
+  /// system has no memory to share.
+  SharedPort(const std::string& address, int port, const std::string& port_key, int processes);
   /// Process `index`, with what descriptors() of the first one gives, which it owns from here on.
   SharedPort(std::span<const int> descriptors, int index, int processes);
   ~SharedPort();

@@ -21,6 +21,7 @@ SessionService::Options service_options(const SessionHost::Parts& p) {
   const ServerConfig& server = p.rollout.server;
   o.http.address = server.address;
   o.http.port = static_cast<int>(server.port == 0 ? 0 : server.port + p.team);
+  o.http.port_key = "rollout.server.port";
   o.http.max_body_bytes = server.max_body_bytes;
   o.rules.context_tokens = p.context_tokens;
   o.rules.defaults = p.sampling;

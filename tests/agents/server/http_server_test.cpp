@@ -325,14 +325,17 @@ TEST(HttpServer, APortInUseAndAnAddressThatIsNoneAreSaid) {
   const TestServer server;
   const std::string port = std::to_string(server.port());
   const auto start = [](const std::string& address, int number) {
-    TestServer({.address = address, .port = number});
+    TestServer({.address = address, .port = number, .port_key = "rollout.server.port"});
   };
-  expect_error(Exit::environment, {"127.0.0.1", port, "in use"}, "in use",
-               [&] { start("127.0.0.1", server.port()); });
-  expect_error(Exit::environment, {"192.0.2.1", "port 0"}, "another host's", [&] { start("192.0.2.1", 0); });
+  expect_error(Exit::environment,
+               {"rollout.server.port: port " + port + " of address 127.0.0.1", "in use",
+                "set rollout.server.port to another port, or to 0"},
+               "in use", [&] { start("127.0.0.1", server.port()); });
+  expect_error(Exit::environment, {"192.0.2.1", "port 0", "must be one of this host"}, "another host's",
+               [&] { start("192.0.2.1", 0); });
   expect_error(Exit::usage, {"localhost"}, "a name", [&] { start("localhost", 0); });
   expect_error(Exit::usage, {"empty"}, "no address", [&] { start("", 0); });
-  expect_error(Exit::usage, {"65536"}, "no port", [&] { start("127.0.0.1", 65536); });
+  expect_error(Exit::usage, {"rollout.server.port", "65536"}, "no port", [&] { start("127.0.0.1", 65536); });
   EXPECT_EQ(HttpServer({.address = "0.0.0.0"}, {}, {}).url().substr(0, 17), "http://127.0.0.1:");
 }
 

@@ -17,7 +17,7 @@ namespace {
 class Servers {
  public:
   explicit Servers(int count) {
-    ports_.push_back(std::make_shared<SharedPort>("127.0.0.1", 0, count));
+    ports_.push_back(std::make_shared<SharedPort>("127.0.0.1", 0, "--port", count));
     for (int i = 1; i < count; ++i) {
       int copies[SharedPort::kDescriptors];
       for (size_t k = 0; k < std::size(copies); ++k)

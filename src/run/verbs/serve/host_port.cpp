@@ -100,12 +100,13 @@ std::shared_ptr<SharedPort> take(const std::string& name, int index, int process
 
 }  // namespace
 
-std::shared_ptr<SharedPort> port_of_host(Comm& host, const std::string& address, int port) {
+std::shared_ptr<SharedPort> port_of_host(Comm& host, const std::string& address, int port,
+                                         const std::string& port_key) {
   if (host.size() == 1) return nullptr;
   constexpr const char* kWhat = "the port that the ranks of a host share";
   host.barrier(kWhat);
   if (host.rank() > 0) return take(host.broadcast("", 0, kWhat), host.rank(), host.size());
-  const auto shared = std::make_shared<SharedPort>(address, port, host.size());
+  const auto shared = std::make_shared<SharedPort>(address, port, port_key, host.size());
   const Meeting meeting;
   const std::string name = meeting.open(host.size() - 1);
   host.broadcast(name, 0, kWhat);

@@ -53,6 +53,7 @@ ServeService::Options service_options(const CommandLine& line, const Engine& eng
   ServeService::Options o;
   o.http.address = line.text("--address", o.http.address);
   o.http.port = static_cast<int>(line.integer("--port", kPort));
+  o.http.port_key = "--port";
   if (line.has("--key-file")) o.key = read_key(line.text("--key-file"));
   if (o.key.empty() && !is_loopback(o.http.address))
     fail(Exit::usage, {.what = "a server that others reach needs a key",
@@ -65,7 +66,7 @@ ServeService::Options service_options(const CommandLine& line, const Engine& eng
   o.rules.defaults = sampling;
   o.rules.team = work.all().rank();
   o.rules.teams = work.all().size();
-  o.http.shared_port = port_of_host(work.neighbours(), o.http.address, o.http.port);
+  o.http.shared_port = port_of_host(work.neighbours(), o.http.address, o.http.port, o.http.port_key);
   return o;
 }
 

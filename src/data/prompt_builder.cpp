@@ -6,6 +6,7 @@
 #include "src/core/big_integer.h"
 #include "src/core/check.h"
 #include "src/core/text/answer_text.h"
+#include "src/core/text/short_number.h"
 
 namespace temper {
 namespace {
@@ -150,17 +151,34 @@ Prompt PromptBuilder::read(const Json& record, const std::string& where, bool wi
   const Asked asked{record, used, where};
   Json messages = messages_of(std::move(parts));
   if (with_response && options_.train_on == TrainOn::all) {
+    require_tools_shown(render(messages, record, used, /*generation_prompt=*/true), messages, asked);
     messages.push_back(std::move(answer));
     add_all_turns(prompt, messages, asked);
     return prompt;
   }
   prompt.text = render(messages, record, used, /*generation_prompt=*/true);
+  require_tools_shown(prompt.text, messages, asked);
   prompt.tokens = tokenizer_.encode(prompt.text, /*add_special=*/false);
   if (!with_response) return prompt;
   messages.push_back(std::move(answer));
   prompt.response = turn_behind(prompt.text, messages, asked);
   prompt.response_tokens = tokenizer_.encode(prompt.response, /*add_special=*/false);
   return prompt;
+}
+
+void PromptBuilder::require_tools_shown(const std::string& text, const Json& messages,
+                                        const Asked& asked) const {
+  const auto tools = asked.record.find("tools");
+  if (tools == asked.record.end() || !tools->is_array() || tools->empty()) return;
+  Json without = asked.record;
+  without["tools"] = Json::array();
+  if (render(messages, without, asked.used, /*generation_prompt=*/true) != text) return;
+  fail(Exit::data, {.what = "the chat template has no place for the tools of a line",
+                    .where = asked.where,
+                    .why = fmt::format("its prompt is the same without its key `tools`, which has {}",
+                                       count_text(std::ssize(*tools), "tool")),
+                    .fix = "remove `tools` from the line and describe them in a system message, or give a "
+                           "template that shows tools (tokenizer.chat_template)"});
 }
 
 std::string PromptBuilder::turn_behind(const std::string& start, const Json& said, const Asked& asked) const {

@@ -66,6 +66,8 @@ class PromptBuilder {
   std::string turn_behind(const std::string& start, const Json& said, const Asked& asked) const;
   void add_all_turns(Prompt& prompt, const Json& messages, const Asked& asked) const;
   Json messages_of(LineParts parts) const;
+  /// Error(Exit::data) where the line has tools and `text`, its rendered messages, says nothing of them.
+  void require_tools_shown(const std::string& text, const Json& messages, const Asked& asked) const;
   /// `used`: keys of the record that are no variables of the template.
   std::string render(const Json& messages, const Json& record, const std::vector<std::string>& used,
                      bool generation_prompt) const;

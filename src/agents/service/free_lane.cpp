@@ -85,6 +85,7 @@ std::vector<int32_t> FreeLane::rendered(const DoorRequest& r) const {
          .why = "the model's folder has no chat template; /v1/completions takes texts and ids"});
   p_.doors.require_short(r.messages, p_.rules.context_tokens);
   p_.doors.require_short(r.tools, p_.rules.context_tokens);
+  p_.cut->require_tools_shown(r.messages, r.tools, r.arguments);
   return p_.cut->whole(r.messages, r.tools, r.arguments);
 }
 

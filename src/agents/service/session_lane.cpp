@@ -88,8 +88,7 @@ void SessionLane::answer(uint64_t number, OpenSession& open, const std::shared_p
   const Json body = http.method == "POST" ? p_.doors.parse(http.body, p_.rules.context_tokens) : Json();
   if (route == Route::count_tokens) {
     const DoorRequest r = read(body, route);
-    const size_t tokens = p_.cut.whole(r.messages, r.tools, r.arguments).size();
-    const Json counted{{"input_tokens", tokens}};
+    const Json counted{{"input_tokens", p_.cut.whole(r.messages, r.tools, r.arguments).size()}};
     return exchange->reply(200, dump_json_line(counted));
   }
   if (!turns) {
@@ -104,6 +103,7 @@ DoorRequest SessionLane::read(const Json& body, Route route) const {
   DoorRequest request = p_.doors.at(route).read(body, p_.rules.doors);
   p_.doors.require_short(request.messages, p_.rules.context_tokens);
   p_.doors.require_short(request.tools, p_.rules.context_tokens);
+  p_.cut.require_tools_shown(request.messages, request.tools, request.arguments);
   return request;
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "src/agents/turns/request_error.h"
+#include "src/core/text/short_number.h"
 #include "src/data/prompt_builder.h"
 
 namespace temper {
@@ -138,6 +139,18 @@ std::string TurnCut::whole_text(const Json& messages, const Json& tools, const J
 
 std::vector<int32_t> TurnCut::whole(const Json& messages, const Json& tools, const Json& arguments) const {
   return tokenizer_.encode(whole_text(messages, tools, arguments), /*add_special=*/false);
+}
+
+/// Where the probe does not show any, these messages still may.
+void TurnCut::require_tools_shown(const Json& messages, const Json& tools, const Json& arguments) const {
+  if (no_tools(tools) || format(arguments).takes_tools) return;
+  if (whole_text(messages, tools, arguments) != whole_text(messages, nullptr, arguments)) return;
+  throw RequestError(
+      {.what = "the model's chat template has no place for tools",
+       .where = "tools",
+       .why = fmt::format("{} would be left out of the prompt", count_text(std::ssize(tools), "tool")),
+       .fix = "leave `tools` out and describe them in the system message, or use a model whose "
+              "template shows tools"});
 }
 
 bool TurnCut::begins_special(std::string_view text) const {

@@ -35,6 +35,9 @@ class TurnCut {
   /// The same tokenised, as prompts of data lines are.
   std::vector<int32_t> whole(const Json& messages, const Json& tools, const Json& arguments) const;
 
+  /// RequestError at `tools` where there are some and the template shows nothing of them.
+  void require_tools_shown(const Json& messages, const Json& tools, const Json& arguments) const;
+
   /// What stands between the last sampled id of the turn that said `answer` and the next turn: with the end
   /// token in front where the turn lacks it, the new messages, the generation prompt. nullopt: these messages
   /// have no cut (or the template refuses them): the whole is rendered, and the path forks.

@@ -45,6 +45,32 @@ TEST(SessionLane, WhoLeftBeforeTheAnswerHasNotGotIt) {
   }
 }
 
+/// The rig's template shows none, and a client would wait in vain for a call.
+TEST(SessionLane, ToolsThatTheTemplateDoesNotShowAreRefusedByName) {
+  SessionRig rig;
+  Client client(rig.port());
+  const Json schema{{"type", "object"}, {"properties", Json::object()}};
+  const Json function{{"type", "function"}, {"function", {{"name", "add"}, {"parameters", schema}}}};
+  client.write(rig.chat({{"messages", Json::array({user("one")})}, {"tools", Json::array({function})}}));
+  const ClientAnswer answer = client.read();
+  EXPECT_EQ(answer.status, 400) << answer.body;
+  EXPECT_EQ(Json::parse(answer.body)["error"]["param"], "tools") << answer.body;
+  EXPECT_NE(answer.body.find("no place for tools: 1 tool would be left out"), std::string::npos)
+      << answer.body;
+  const Json plain{{"name", "add"}, {"input_schema", schema}};
+  client.write(rig.request("/v1/messages", Json{{"model", "policy"},
+                                                {"max_tokens", 5},
+                                                {"messages", Json::array({user("one")})},
+                                                {"tools", Json::array({plain})}}
+                                               .dump()));
+  const ClientAnswer other = client.read();
+  EXPECT_EQ(other.status, 400) << other.body;
+  EXPECT_NE(other.body.find("tools: "), std::string::npos) << other.body;
+  client.write(rig.chat({{"messages", Json::array({user("one")})}, {"tools", Json::array()}}));
+  rig.finish(rig.asked(1)[0].first, "without");
+  EXPECT_EQ(content(client.read()), "without");
+}
+
 /// Without any mark: its client is gone, so the next equal request is the same one again.
 TEST(SessionLane, TheSameAgainGetsTheAnswerOfWhoLeft) {
   for (const bool finished : {false, true}) {

@@ -236,6 +236,26 @@ TEST_F(PromptStreamTest, LinesThatCannotBeUsedAreNamed) {
   expect_refused("{\"prompt\":\"\"}", {"no tokens"}, "an empty prompt");
 }
 
+TEST_F(PromptStreamTest, ToolsThatTheTemplateDoesNotShowAreRefused) {
+  data_.chat = true;
+  const std::string path = write(
+      "{\"prompt\":\"a\",\"tools\":[]}\n"
+      "{\"prompt\":\"b\",\"response\":\"c\",\"tools\":[{\"name\":\"add\"}]}\n");
+  const std::string messages = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
+  const ChatTemplate without(messages, "test"), shows("{{ tools }}" + messages, "test");
+  const auto stream_of = [&](const ChatTemplate& chat, bool response) {
+    return PromptStream({{path}}, data_, 7, tokenizer_, &chat, {1000, 1000, response});
+  };
+  const std::vector<std::string> words{path + ":2", "no place for the tools", "`tools`, which has 1 tool"};
+  expect_error(Exit::data, words, "prompt", [&] { stream_of(without, false).check_all(nullptr); });
+  EXPECT_NO_THROW(stream_of(shows, false).check_all(nullptr));
+  data_.train_on = "all";
+  write(
+      "{\"prompt\":\"a\",\"response\":\"c\"}\n"
+      "{\"prompt\":\"b\",\"response\":\"c\",\"tools\":[{\"name\":\"add\"}]}\n");
+  expect_error(Exit::data, words, "all turns", [&] { stream_of(without, true).check_all(nullptr); });
+}
+
 /// Found before the first of them is drawn.
 TEST_F(PromptStreamTest, LinesNameAProgramThatPlaysThem) {
   const std::string path = write(

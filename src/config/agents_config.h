@@ -48,7 +48,7 @@ struct SessionLimitsConfig {
   int64_t max_turns = 0;
   int64_t max_turn_tokens = 0;     // sampled in one turn
   int64_t max_session_tokens = 0;  // sampled in all
-  double session_seconds = 0;
+  double session_seconds = 0;      // from the start of its program
   std::string on_limit = "score";  // of kOnLimit
 };
 

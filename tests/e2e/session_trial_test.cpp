@@ -83,14 +83,15 @@ TEST_F(SessionTrial, ProgramsThatMisbehaveEndInTime) {
   const std::string hangs =
       "trap : TERM; export " + mark + "; (trap : TERM; sleep 100) & while :; do sleep 1; done";
   const struct {
-    std::string script, reason, more = "";
+    std::string script, reason, more = "", keys = "";
   } cases[] = {{"exit 3", "died"},
                {hangs, "late", ", limit_seconds = 1"},
                {"yes", "late", ", limit_seconds = 1"},
                {"echo '{\"reward\": \"high\"}'", "nonsense"},
-               {"exit 0", "no_request"}};
+               {"exit 0", "no_request"},
+               {"sleep 30", "late", "", " rollout.session_seconds=0.5"}};
   for (const auto& c : cases) {
-    const Json json = check(harness(shell(c.script), c.more));
+    const Json json = check(harness(shell(c.script), c.more) + c.keys);
     EXPECT_EQ(json["session_trial"]["end_reason"], c.reason) << c.script;
     EXPECT_NE(json["warnings"].dump().find(c.reason), std::string::npos) << json["warnings"];
   }

@@ -37,7 +37,8 @@ void agent_fields(RolloutConfig& c, Section f) {
   f("max_session_tokens", c.sessions.max_session_tokens,
     {.help = "tokens that a session may sample in all its turns; 0: any", .unit = "tokens"});
   f("session_seconds", c.sessions.session_seconds,
-    {.help = "time that a session has from its first request; 0: that of its program",
+    {.help = "time that a session has from the start of its program, if its limit_seconds are not less; 0: "
+             "limit_seconds alone",
      .unit = "seconds",
      .range = {0, 604800}});
   f("on_limit", c.sessions.on_limit,

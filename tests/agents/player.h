@@ -3,11 +3,11 @@
 // over HTTP or over its pipes, as its arguments say, and what it does depends on what it is told and hears
 // alone, but for its pace.
 //
-//   --play episode|service [--turns N] [--forget] [--jitter MS] [--faults] [--two] [--post]
+//   --play episode|service [--turns N] [--forget] [--jitter MS] [--faults] [--silent] [--two] [--post]
 //
 // A turn asks for what was said so far and a new message; --forget begins its history anew once, as agents do
 // that run out of context; --two has a second agent beside; --faults: of five sessions one dies, one says no
-// reward and one says nonsense; --post: a service posts its rewards.
+// reward and one says nonsense; --silent: none says a reward; --post: a service posts its rewards.
 
 #include <unistd.h>
 
@@ -31,6 +31,7 @@ class Player {
       if (a == "--forget") forget_ = true;
       if (a == "--two") two_ = true;
       if (a == "--faults") faults_ = true;
+      if (a == "--silent") silent_ = true;
       if (a == "--post") post_ = true;
       if (a == "--jitter") jitter_ms_ = std::stoi(arguments[++i]);
     }
@@ -98,7 +99,7 @@ class Player {
     } catch (const std::runtime_error& error) {
       std::cerr << error.what() << std::endl;  // a limit ends the game, not the program
     }
-    if (kind == 1) return 0;
+    if (kind == 1 || silent_) return 0;
     if (kind == 2) return std::cout << "{\"reward\": \"high\"}" << std::endl, 0;
     std::cout << Json{{"reward", reward(said)}, {"parts", {{"length", said.size()}}}}.dump() << std::endl;
     return 0;
@@ -144,7 +145,7 @@ class Player {
     return 0;
   }
 
-  bool service_ = false, forget_ = false, two_ = false, faults_ = false, post_ = false;
+  bool service_ = false, forget_ = false, two_ = false, faults_ = false, silent_ = false, post_ = false;
   int turns_ = 1, jitter_ms_ = 0;
   Json start_;
 };

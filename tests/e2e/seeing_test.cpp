@@ -3,6 +3,7 @@
 
 #include <regex>
 
+#include "src/run/record/metrics/no_reward.h"
 #include "src/run/record/metrics/no_signal.h"
 #include "src/run/report/metric_docs.h"
 #include "tests/support/run_fixture.h"
@@ -138,6 +139,18 @@ TEST(NoSignal, CountsStepsInARowOfEitherKind) {
   for (int64_t step = 6; step <= 9; ++step) EXPECT_EQ(watched.look(step, still), "");
   EXPECT_NE(watched.look(10, still).find("steps 6 to 10: the gradient is zero"), std::string::npos);
   for (int64_t step = 11; step <= 20; ++step) EXPECT_EQ(watched.look(step, alike), "") << "only once";
+}
+
+TEST(NoReward, IsToldOnceWithItsCount) {
+  const std::map<std::string, double> fine{{"rollout/sessions_done", 4}, {"rollout/sessions_no_reward", 0}},
+      some{{"rollout/sessions_done", 4}, {"rollout/sessions_died", 1}, {"rollout/sessions_no_reward", 3}};
+  NoReward watched;
+  EXPECT_EQ(watched.look(1, {}), "") << "no programs";
+  EXPECT_EQ(watched.look(2, fine), "");
+  const std::string told = watched.look(3, some);
+  for (const char* text : {"step 3: 3 of 8 sessions", "{\"reward\": NUMBER}", "reward.functions"})
+    EXPECT_NE(told.find(text), std::string::npos) << told;
+  EXPECT_EQ(watched.look(4, some), "") << "only once";
 }
 
 }  // namespace

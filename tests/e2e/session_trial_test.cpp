@@ -101,6 +101,23 @@ TEST_F(SessionTrial, ProgramsThatMisbehaveEndInTime) {
   EXPECT_EQ(absent["errors"][0]["key"], "rollout.harness");
 }
 
+TEST_F(SessionTrial, NoRewardFromAnywhereIsTold) {
+  const std::string silent = harness(player("\"episode\", \"--silent\""));
+  const Json scored = check(silent);
+  EXPECT_EQ(scored["session_trial"]["end_reason"], "done") << "functions give one";
+  EXPECT_EQ(scored["warnings"].dump().find("without a reward"), std::string::npos) << scored["warnings"];
+  std::string config = program_.read("run.toml");
+  const std::string functions = "reward.functions = [\"arithmetic\"]\n";
+  config.erase(config.find(functions), functions.size());
+  program_.write("run.toml", config);
+  const Json json = check(silent);
+  EXPECT_EQ(json["session_trial"]["end_reason"], "no_reward");
+  EXPECT_TRUE(json["session_trial"]["reward"].is_null());
+  const std::string warnings = json["warnings"].dump();
+  for (const char* text : {"ended without a reward", "in its last line", "reward.functions"})
+    EXPECT_NE(warnings.find(text), std::string::npos) << text << "\n" << warnings;
+}
+
 /// The line is not the first one, and no step would draw it soon.
 TEST_F(SessionTrial, ALineThatNoProgramPlaysIsNamed) {
   program_.write("data.jsonl",

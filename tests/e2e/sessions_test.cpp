@@ -161,6 +161,7 @@ TEST_F(Sessions, ForksAreSamplesOfTheirSession) {
 
 TEST_F(Sessions, FailuresEndTheirSessionAlone) {
   ASSERT_EQ(program_.run(train("faults", "episode --turns 2 --faults")), 0) << output();
+  EXPECT_EQ(count("sessions ended without a reward"), 1) << "it is said once: " << output();
   int without = 0;
   std::set<std::string> reasons;
   for (int64_t step = 1; step <= 3; ++step)

@@ -16,6 +16,7 @@
 #include "src/core/stopwatch.h"
 #include "src/data/prompt_frame.h"
 #include "src/rl/types.h"
+#include "src/run/record/metrics/no_reward.h"
 #include "src/run/record/metrics/no_signal.h"
 #include "src/run/record/metrics/part_names.h"
 #include "src/run/record/run_folder.h"
@@ -63,6 +64,7 @@ class Journal {
   Stopwatch age_;  // since it is open
   int64_t steps_ = 0;
   NoSignal no_signal_;
+  NoReward no_reward_;
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;
   std::unique_ptr<EventFile> events_;

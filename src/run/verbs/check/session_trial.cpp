@@ -132,8 +132,10 @@ Json try_session(const Config& config, const RunPlan& plan, const ModelConfig& m
                     .helpers = helpers,
                     .sampling = sampling,
                     .context_tokens = plan.lengths.longest});
-  const SessionHost::Ended ended = play(host, script, line);
-  const SessionResult& result = ended.result;
+  SessionHost::Ended ended = play(host, script, line);
+  SessionResult& result = ended.result;
+  if (result.end.reason == EndReason::done && !result.end.reward && config.reward.functions.empty())
+    result.end.reason = EndReason::no_reward;
   int64_t trained = 0;
   for (const SessionSample& sample : result.samples)
     for (const uint8_t counted : sample.response.mask) trained += counted;
@@ -169,6 +171,11 @@ std::string session_text(const Json& trial) {
 
 std::string session_warning(const Json& trial) {
   const std::string reason = trial.at("end_reason");
+  if (reason == end_reason_name(EndReason::no_reward))
+    return "the session of the first line ended without a reward: such sessions train nothing; let the "
+           "program "
+           "say {\"reward\": NUMBER} in its last line or post it to /reward, or name functions in "
+           "reward.functions";
   if (reason != "done")
     return fmt::format("the session of the first line ended by \"{}\" (`temper help agents`)", reason);
   size_t whole = 0;

@@ -130,7 +130,7 @@ class LiveDialogues {
       const std::string body = Json{
           {"model", ask.trained ? "policy" : "policy-untrained"},
           {"messages", ask.messages},
-          {"tools", ask.tools},
+          {"tools", template_.cut.format(Json()).takes_tools ? ask.tools : Json()},
           {"logprobs", true},
           {"return_token_ids",
            true}}.dump();

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/core/json/library.h"
+#include "src/core/json/members.h"
 
 namespace temper {
 

@@ -1,10 +1,7 @@
 #pragma once
-// nlohmann-json, as every file takes it: its templates of our Json are large, and hundreds of files would
-// compile them again. What most of them call is compiled once, in library.cpp: `extern template` does
-// not do that for members that are defined inside of their class, so they are declared here as
-// specializations, whose names are those of the instances there. The body of the literal "..."_json, which
-// nobody writes here, makes every file that sees it compile a parser: as a template it is not compiled where
-// it is not called.
+// nlohmann-json. The body of its literal "..."_json, which nobody writes here, makes every file that sees it
+// compile a parser (0.3 s each, and there are hundreds): as a template it is not compiled where it is not
+// called.
 
 #define _json(...)    \
   _json(__VA_ARGS__); \
@@ -12,29 +9,3 @@
   nlohmann::json unused_literal(__VA_ARGS__)
 #include <nlohmann/json.hpp>
 #undef _json
-
-/// X(what stands before it, a member of ordered_json): what library.cpp compiles.
-#define TEMPER_JSON_MEMBERS(X)                                                                              \
-  X(template <>, ordered_json::basic_json(initializer_list_t, bool, value_t))                               \
-  X(template <>, ordered_json::basic_json(const ordered_json&))                                             \
-  X(template <>, ordered_json::json_value::json_value(value_t))                                             \
-  X(template <>, void ordered_json::json_value::destroy(value_t))                                           \
-  X(template <>, ordered_json::string_t ordered_json::dump(int, char, bool, error_handler_t) const)         \
-  X(template <>, ordered_json& ordered_json::operator[](object_t::key_type))                                \
-  X(template <>, const ordered_json& ordered_json::operator[](const object_t::key_type&) const)             \
-  X(template <>, ordered_json& ordered_json::at(const object_t::key_type&))                                 \
-  X(template <>, const ordered_json& ordered_json::at(const object_t::key_type&) const)                     \
-  X(template <>, void ordered_json::push_back(ordered_json&&))                                              \
-  X(template <>, void ordered_json::push_back(const ordered_json&))                                         \
-  X(template <> template <>, ordered_json ordered_json::parse(std::string&, parser_callback_t, bool, bool)) \
-  X(template <> template <>,                                                                                \
-    ordered_json ordered_json::parse(const std::string&, parser_callback_t, bool, bool))                    \
-  X(template <> template <>, ordered_json ordered_json::parse(std::string&&, parser_callback_t, bool, bool))
-
-#ifndef TEMPER_JSON_BODIES
-namespace nlohmann {
-#define TEMPER_DECLARED(specialization, member) specialization member;
-TEMPER_JSON_MEMBERS(TEMPER_DECLARED)
-#undef TEMPER_DECLARED
-}  // namespace nlohmann
-#endif

@@ -173,8 +173,7 @@ std::string session_warning(const Json& trial) {
   const std::string reason = trial.at("end_reason");
   if (reason == end_reason_name(EndReason::no_reward))
     return "the session of the first line ended without a reward: such sessions train nothing; let the "
-           "program "
-           "say {\"reward\": NUMBER} in its last line or post it to /reward, or name functions in "
+           "program say {\"reward\": NUMBER} in its last line or post it to /reward, or name functions in "
            "reward.functions";
   if (reason != "done")
     return fmt::format("the session of the first line ended by \"{}\" (`temper help agents`)", reason);

@@ -109,7 +109,7 @@ endif
 $(B)/src/run/verbs/version.cpp.o: private CPPFLAGS += -DTEMPER_COMMIT='"$(COMMIT)"' -DTEMPER_BUILD_FLAGS='"$(CXXFLAGS)"'
 $(B)/src/run/verbs/version.cpp.o: $(B)/commit
 ifeq ($(PCH)$(findstring clang,$(MPICXX)),1)
-PCH_OBJ.src := $(filter $(B)/src/%,$(OBJ) $(MAIN))
+PCH_OBJ.src := $(filter-out %/json/members.cpp.o,$(filter $(B)/src/%,$(OBJ) $(MAIN)))
 PCH_OBJ.tests := $(filter %_test.cpp.o,$(ALL_OBJ)) $(GPU_OP_TESTS:%=%.cpp.o)
 $(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): PCH_FLAGS := -include $(PCH_OF.$(p)) -Winvalid-pch -Wno-error=invalid-pch))
 $(foreach p,src tests,$(eval $(PCH_OBJ.$(p)): $(PCH_OF.$(p)).gch))

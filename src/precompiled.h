@@ -41,4 +41,4 @@
 #include <variant>
 #include <vector>
 
-#include "src/core/json/library.h"
+#include "src/core/json/members.h"

@@ -3,7 +3,8 @@
 # racecheck (shared memory). One line a program and tool; exit 1 if one is not clean. About five minutes.
 # What racecheck says about cuBLASLt's own kernels (nvjet), whose barriers it does not follow, is counted apart. So are bulk copies
 # into memory that other threads have read (lds2) and handed back by an mbarrier: it only follows barriers at which every reader
-# arrives, not those at which one lane of a warp arrives after __syncwarp.
+# arrives, not those at which one lane of a warp arrives after __syncwarp. The family hybrid-engine (the delta rule's scan) has other
+# such readers: for it, build with NVFLAGS.release="-O3 -lineinfo -DTEMPER_EVERY_LANE_ARRIVES" into a folder of its own (B=DIR).
 # usage: [FAMILY=REGEX] tools/sanitize_gpu.sh BUILD_DIR [memcheck|racecheck ...]
 set -u
 cd "$(dirname "$0")/.."

@@ -1,31 +1,15 @@
-// What adapters take beside linear products: memory-bound, 16 bytes a thread where rows allow it. A product
-// that is added to something (u V^T, du A) has few features, and stays in registers: the sum is read and
-// written once.
+// What adapters take beside linear products: memory-bound, 16 bytes a thread where rows allow it.
 
-#include "kernels/cuda/device/product.cuh"
-#include "kernels/cuda/launch.h"
+#include <algorithm>
+
+#include "kernels/cuda/adapter_tiles.cuh"
 #include "kernels/cuda/scratch/linear.h"
 
 namespace temper::cuda {
 namespace {
 
-using bf = __nv_bfloat16;
-namespace cn = canonical;
+using namespace adapter;
 constexpr int kThreads = 256;
-
-/// The block of a row of the product's weights, and its row in B; -1: it has none.
-struct Place {
-  int block = -1;
-  int64_t row = 0;
-};
-TEMPER_DEVICE Place place_of(const AdapterBlocks& blocks, int64_t row) {
-  Place place;
-#pragma unroll
-  for (int i = 0; i < AdapterBlocks::kMost; ++i)
-    if (i < blocks.count && row >= blocks.to[i] && row < blocks.to[i] + blocks.rows[i])
-      place = {i, row - blocks.to[i] + blocks.from[i]};
-  return place;
-}
 
 /// Block (row of w).
 template <class S>
@@ -40,335 +24,110 @@ __global__ void weights_kernel(S* w, const S* b, AdapterBlocks blocks, int rank)
 
 // ---- products that are added to something
 
-/// Steps of a sum: [begin, end), of whole steps of the tensor cores.
-struct Steps {
-  int begin = 0, end = 0;
-};
-constexpr int kStep = 16;
-
-/// The weights u V^T reads: (n, k) is b[row of n, k - first column of n's block], zero in other blocks.
-template <class S>
-struct BlockWeights {
-  const S* b;
-  AdapterBlocks blocks;
-  int rank;
-
-  TEMPER_DEVICE bool has(int64_t n) const { return place_of(blocks, n).block >= 0; }
-  TEMPER_DEVICE bool has_all(int64_t begin, int64_t end) const {
-    int64_t rows = 0;
-#pragma unroll
-    for (int i = 0; i < AdapterBlocks::kMost; ++i)
-      if (i < blocks.count)
-        rows += max(int64_t{0}, min(end, blocks.to[i] + blocks.rows[i]) - max(begin, blocks.to[i]));
-    return rows == end - begin;
-  }
-  TEMPER_DEVICE S at(int64_t n, int k) const {
-    const Place place = place_of(blocks, n);
-    const int own = k - place.block * rank;
-    return place.block >= 0 && own >= 0 && own < rank ? b[place.row * rank + own] : cn::store<S>(0.f);
-  }
-  /// What the outputs [begin, end) read of u.
-  TEMPER_DEVICE Steps steps(int64_t begin, int64_t end) const {
-    Steps of{1 << 30, 0};
-#pragma unroll
-    for (int i = 0; i < AdapterBlocks::kMost; ++i) {
-      if (i >= blocks.count || end <= blocks.to[i] || begin >= blocks.to[i] + blocks.rows[i]) continue;
-      of.begin = min(of.begin, i * rank / kStep * kStep);
-      of.end = max(of.end, ((i + 1) * rank + kStep - 1) / kStep * kStep);
-    }
-    return of.end > 0 ? of : Steps{};
-  }
-};
-
-/// The weights du A reads: (n, k) is a[k, n].
-template <class S>
-struct TurnedWeights {
-  const S* a;
-  int64_t N;
-  int K;
-
-  TEMPER_DEVICE bool has(int64_t) const { return true; }
-  TEMPER_DEVICE bool has_all(int64_t, int64_t) const { return true; }
-  TEMPER_DEVICE S at(int64_t n, int k) const { return k < K && n < N ? a[k * N + n] : cn::store<S>(0.f); }
-  TEMPER_DEVICE Steps steps(int64_t, int64_t) const { return {0, (K + kStep - 1) / kStep * kStep}; }
-};
-
-constexpr int kStaged = 128;         // features of the weights in shared memory at once
-constexpr int kPitch = kStaged + 8;  // so that no two of 8 rows begin in the same banks
-
-/// Columns of a tile are shared out so that a thread holds 8 neighbours of every 32, which the tensor cores
-/// take for pairs of four groups: the row in shared memory of a column.
-TEMPER_DEVICE int staged_row(int column) {
-  return column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
-}
-
-/// Outputs [n0, n0 + columns) and features [k0, k0 + depth), by all threads.
-template <int kColumns>
-TEMPER_DEVICE void stage(bf (*to)[kPitch], const BlockWeights<bf>& w, int64_t n0, int k0, int depth) {
-  const int groups = depth / kGroup;
-  for (int i = static_cast<int>(threadIdx.x); i < kColumns * groups; i += static_cast<int>(blockDim.x)) {
-    const int column = i / groups, k = i % groups * kGroup;
-    bf* at = &to[staged_row(column)][k];
-    const Place place = place_of(w.blocks, n0 + column);
-    const int own = k0 + k - place.block * w.rank;
-    if (w.rank % kGroup == 0 && place.block >= 0 && own >= 0 && own < w.rank)
-      copy_whole<bf, kGroup>(at, w.b + place.row * w.rank + own);
-    else
-#pragma unroll
-      for (int e = 0; e < kGroup; ++e) at[e] = w.at(n0 + column, k0 + k + e);
-  }
-}
-template <int kColumns>
-TEMPER_DEVICE void stage(bf (*to)[kPitch], const TurnedWeights<bf>& w, int64_t n0, int k0, int depth) {
-  constexpr int kGroups = kColumns / kGroup;
-  for (int i = static_cast<int>(threadIdx.x); i < depth * kGroups; i += static_cast<int>(blockDim.x)) {
-    const int k = i / kGroups, column = i % kGroups * kGroup;
-    RawGroup<bf, kGroup> raw;
-    const int64_t left = k0 + k < w.K ? w.N - n0 - column : 0;
-    const int count = static_cast<int>(max(int64_t{0}, min(left, int64_t{kGroup})));
-    load_raw(raw, w.a + (k0 + k) * w.N + n0 + column, count, count == kGroup && w.N % kGroup == 0);
-#pragma unroll
-    for (int e = 0; e < kGroup; ++e) to[staged_row(column + e)][k] = raw.at[e];
-  }
-}
-
-/// Outputs of a block of threads: kInside where all of them exist and rows are whole groups.
-template <bool kInside>
-struct Extent {
-  int64_t M, N;
-
-  TEMPER_DEVICE bool groups() const { return kInside || N % kGroup == 0; }
-  TEMPER_DEVICE bool has(int64_t m, int64_t n) const { return kInside || (m < M && n < N); }
-  TEMPER_DEVICE int count(int64_t n) const {
-    return kInside ? kGroup : static_cast<int>(min(N - n, int64_t{kGroup}));
-  }
-};
-
-/// A product u w of a tile: 16 rows by each warp, kColumns outputs from n0 on. A thread has the columns 8 t
-/// to 8 t + 7 of every 32. kAhead steps of u are read at once.
-template <int kColumns, int kAhead, class Weights>
-struct TileProduct {
-  bf (*staged)[kPitch];
-  const bf* u;
-  Weights w;
-  int K;
-  int64_t m0, n0, M, N;  // m0: the thread's row in a group of 8
-  Steps steps = w.steps(n0, min(n0 + kColumns, N));
-  uint32_t added[kColumns / 32] = {};  // bits of the columns of each group that something is added to
-  uint32_t read[kAhead][4] = {};
-  float sum[kColumns / 8][4] = {};
-
-  /// Reads nothing but weights, by all threads.
-  TEMPER_DEVICE void stage_first() {
-    stage<kColumns>(staged, w, n0, steps.begin, min(kStaged, steps.end - steps.begin));
-    const bool whole = w.has_all(n0, min(n0 + kColumns, N));
-#pragma unroll
-    for (int c = 0; c < kColumns / 32; ++c) {
-      added[c] = (1u << kGroup) - 1;
-      if (!whole) find_added(c);
-    }
-  }
-  TEMPER_DEVICE void find_added(int c) {
-    added[c] = 0;
-#pragma unroll 1
-    for (int e = 0; e < kGroup; ++e)
-      added[c] |= static_cast<uint32_t>(w.has(n0 + c * 32 + (threadIdx.x & 3) * kGroup + e)) << e;
-  }
-
-  /// Reads the steps of u from k0 on, zero behind the last. Rows beyond M are the last one's: nobody looks at
-  /// their sums.
-  TEMPER_DEVICE void fetch(int k0) {
-    if (K % 2 == 0)
-      fetch_pairs(k0, [](const bf* row, int k, int) { return *reinterpret_cast<const uint32_t*>(row + k); });
-    else
-      fetch_pairs(k0,
-                  [](const bf* row, int k, int end) { return product::pair(row, 1, k, end, true); });
-  }
-  template <class Pair>
-  TEMPER_DEVICE void fetch_pairs(int k0, Pair&& pair) {
-    const int t = threadIdx.x & 3, end = min(K, steps.end);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const bf* row = u + min(m0 + half * 8, M - 1) * K;
-#pragma unroll
-      for (int s = 0; s < kAhead; ++s)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int k = k0 + s * kStep + 2 * t + i * 8;
-          read[s][i * 2 + half] = k < end ? pair(row, k, end) : 0;
-        }
-    }
-  }
-  TEMPER_DEVICE void fetch_first() { fetch(steps.begin); }
-
-  TEMPER_DEVICE void multiply_step(const uint32_t (&a)[4], int k) {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-#pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-      const bf* at = &staged[j * 8 + g][k + 2 * t];
-      mma16816(sum[j], a, *reinterpret_cast<const uint32_t*>(at), *reinterpret_cast<const uint32_t*>(at + 8));
-    }
-  }
-  /// By all threads, after stage_first() and fetch_first().
-  TEMPER_DEVICE void multiply() {
-    for (int k0 = steps.begin; k0 < steps.end; k0 += kStaged) {
-      const int depth = min(kStaged, steps.end - k0);
-      if (k0 > steps.begin) {
-        __syncthreads();
-        stage<kColumns>(staged, w, n0, k0, depth);
-      }
-      __syncthreads();
-      for (int k = 0; k < depth; k += kAhead * kStep) {
-        if (k0 + k > steps.begin) fetch(k0 + k);
-#pragma unroll
-        for (int s = 0; s < kAhead; ++s)
-          if (k + s * kStep < depth) multiply_step(read[s], k + s * kStep);
-      }
-    }
-  }
-  /// What is added to column e of a thread's group.
-  TEMPER_DEVICE float add_to(float y, float scale, int half, int c, int e) const {
-    return added[c] >> e & 1 ? __fmaf_rn(scale, sum[c * 4 + e / 2][half * 2 + e % 2], y) : y;
-  }
-};
-
-/// f(half, c, m, n, count): the groups of a thread, `count` columns from n on of a row m.
-template <int kColumns, bool kInside, class F>
-TEMPER_DEVICE void for_each_group(int64_t m0, int64_t n0, const Extent<kInside>& of, F&& f) {
-  const int t = threadIdx.x & 3;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-#pragma unroll
-    for (int c = 0; c < kColumns / 32; ++c) {
-      const int64_t m = m0 + half * 8, n = n0 + c * 32 + t * 8;
-      if (of.has(m, n)) f(half, c, m, n, of.count(n));
-    }
-}
-
-/// A block of threads has kWarps * 16 rows and kColumns outputs. With few rows there is one wave of blocks,
-/// which stage weights before they wait for the kernel before; with many, weights and rows are on their way
-/// at once.
-template <int kWarps, int kColumns, bool kFew>
-struct Form {
-  static constexpr int kThreads = kWarps * 32, kBlocks = 512 / kThreads;
-
-  /// run(extent, m0, n0): m0 is the thread's row in a group of 8, n0 the first column of the block.
-  template <class Run>
-  static TEMPER_DEVICE void on_tile(int64_t M, int64_t N, int column_tiles, Run&& run) {
-    const int lane = threadIdx.x & 31, warp = static_cast<int>(threadIdx.x) / 32;
-    const int64_t first = blockIdx.x / column_tiles * int64_t{kWarps * 16},
-                  n0 = blockIdx.x % column_tiles * int64_t{kColumns}, m0 = first + warp * 16 + (lane >> 2);
-    if (first + kWarps * 16 <= M && n0 + kColumns <= N && N % kGroup == 0)
-      run(Extent<true>{M, N}, m0, n0);
-    else
-      run(Extent<false>{M, N}, m0, n0);
-  }
-  /// The sums of products; `load` reads what they are added to.
-  template <class Load, class... Products>
-  static TEMPER_DEVICE void multiply(Load&& load, Products&... products) {
-    if constexpr (kFew) (products.stage_first(), ...);
-    wait_for_previous_kernel();
-    load();
-    (products.fetch_first(), ...);
-    if constexpr (!kFew) (products.stage_first(), ...);
-    (products.multiply(), ...);
-  }
-};
+template <class F, class Y>
+using SharedOfSum = SharedOf<F, Y, 1, 1>;
+template <class F>
+using SharedOfSwiglu = SharedOf<F, bf, 2, 2>;
+template <class F>
+using SharedOfSwigluBackward = SharedOf<F, bf, 3, 1>;
 
 /// y = round(fma(scale, u w, y)).
-template <class F, int kColumns, class Y, class Weights>
+template <class F, class Y, class Weights>
 __global__ void __launch_bounds__(F::kThreads, F::kBlocks)
-    add_product_kernel(Y* y, const bf* u, const Weights w, float scale, int64_t M, int64_t N, int K,
-                       int column_tiles) {
-  __shared__ __align__(16) bf staged[kColumns][kPitch];
+    add_product_kernel(Y* y, const bf* u, const Weights w, float scale, int64_t M, int64_t N, int K) {
+  auto& shared = shared_memory<SharedOfSum<F, Y>>();
   launch_dependents();
-  F::on_tile(M, N, column_tiles, [&](const auto of, int64_t m0, int64_t n0) {
-    TileProduct<kColumns, 4, Weights> z{staged, u, w, K, m0, n0, M, N};
-    if (z.steps.end == 0) return wait_for_previous_kernel();
-    RawGroup<Y, kGroup> held[2][kColumns / 32];
-    const auto load = [&] {
-      for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
-        load_raw(held[half][c], y + m * N + n, count, of.groups());
-      });
-    };
-    F::multiply(load, z);
-    for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+  const Tiles<F> tiles{M, N};
+  TileProduct<F, 4, Weights> z{shared.staged[0], u, w, K, M, N};
+  const auto ask = [&](int stage, const Tile& tile) {
+    tiles.each_group(tile, [&](int group, int64_t m, int64_t n, int count, bool whole) {
+      shared.ring.ask(stage, 0, group, y + m * N + n, count, whole);
+    });
+  };
+  const auto finish = [&](int stage, const Tile& tile) {
+    if (z.steps.end == 0) return;  // nothing is added
+    tiles.each_group(tile, [&](int group, int64_t m, int64_t n, int count, bool whole) {
+      const RawGroup<Y, kGroup> held = shared.ring.at(stage, 0, group);
       float sum[kGroup];
 #pragma unroll
-      for (int e = 0; e < kGroup; ++e) sum[e] = z.add_to(cn::load(held[half][c].at[e]), scale, half, c, e);
-      store_group(y + m * N + n, sum, count, of.groups());
+      for (int e = 0; e < kGroup; ++e) sum[e] = z.add_to(cn::load(held.at[e]), scale, group, e);
+      store_group(y + m * N + n, sum, count, whole);
     });
-  });
+  };
+  make_tiles<F>(tiles, ask, finish, z);
 }
 
-/// a = SwiGLU of y' over kColumns gates and as many ups; `kept`: y' is written, too, as gate_up may be.
-template <class F, int kColumns, bool kKeeps>
+/// a = SwiGLU of y' over as many gates and ups; `kept`: y' is written, too, as gate_up may be.
+template <class F, bool kKeeps>
 __global__ void __launch_bounds__(F::kThreads, F::kBlocks)
     add_swiglu_kernel(bf* a, bf* kept, const bf* gate_up, const bf* u, const BlockWeights<bf> w, float scale,
-                      int64_t M, int64_t N, int K, int column_tiles) {
-  __shared__ __align__(16) bf staged[2][kColumns][kPitch];
+                      int64_t M, int64_t N, int K) {
+  auto& shared = shared_memory<SharedOfSwiglu<F>>();
   launch_dependents();
-  F::on_tile(M, N, column_tiles, [&](const auto of, int64_t m0, int64_t n0) {
-    TileProduct<kColumns, 2, BlockWeights<bf>> gate{staged[0], u, w, K, m0, n0, M, N},
-        up{staged[1], u, w, K, m0, N + n0, M, 2 * N};
-    RawGroup<bf, kGroup> gates[2][kColumns / 32], ups[2][kColumns / 32];
-    const auto load = [&] {
-      for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
-        load_raw(gates[half][c], gate_up + m * 2 * N + n, count, of.groups());
-        load_raw(ups[half][c], gate_up + m * 2 * N + N + n, count, of.groups());
-      });
-    };
-    F::multiply(load, gate, up);
-    for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
+  const Tiles<F> tiles{M, N};
+  TileProduct<F, 2, BlockWeights<bf>> gate{shared.staged[0], u, w, K, M, 2 * N},
+      up{shared.staged[1], u, w, K, M, 2 * N, N};
+  const auto ask = [&](int stage, const Tile& tile) {
+    tiles.each_group(tile, [&](int group, int64_t m, int64_t n, int count, bool whole) {
+      const bf* const from = gate_up + m * 2 * N + n;
+      shared.ring.ask(stage, 0, group, from, count, whole);
+      shared.ring.ask(stage, 1, group, from + N, count, whole);
+    });
+  };
+  const auto finish = [&](int stage, const Tile& tile) {
+    tiles.each_group(tile, [&](int group, int64_t m, int64_t n, int count, bool whole) {
       float out[kGroup];
-      RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
+      RawGroup<bf, kGroup> g = shared.ring.at(stage, 0, group), x = shared.ring.at(stage, 1, group);
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
-        g.at[e] = cn::store<bf>(gate.add_to(cn::load(g.at[e]), scale, half, c, e));
-        x.at[e] = cn::store<bf>(up.add_to(cn::load(x.at[e]), scale, half, c, e));
+        g.at[e] = cn::store<bf>(gate.add_to(cn::load(g.at[e]), scale, group, e));
+        x.at[e] = cn::store<bf>(up.add_to(cn::load(x.at[e]), scale, group, e));
         out[e] = cn::swiglu(cn::load(g.at[e]), cn::load(x.at[e]));
       }
-      store_group(a + m * N + n, out, count, of.groups());
+      store_group(a + m * N + n, out, count, whole);
       if constexpr (kKeeps) {
-        store_raw(kept + m * 2 * N + n, g, count, of.groups());
-        store_raw(kept + m * 2 * N + N + n, x, count, of.groups());
+        store_raw(kept + m * 2 * N + n, g, count, whole);
+        store_raw(kept + m * 2 * N + N + n, x, count, whole);
       }
     });
-  });
+  };
+  make_tiles<F>(tiles, ask, finish, gate, up);
 }
 
 /// The gradient of gate_up, where gate_up may be, from da + du A.
-template <class F, int kColumns>
+template <class F>
 __global__ void __launch_bounds__(F::kThreads, F::kBlocks)
     add_swiglu_backward_kernel(bf* dgate_up, const bf* da, const bf* gate_up, const bf* du,
-                               const TurnedWeights<bf> w, int64_t M, int64_t N, int K, int column_tiles) {
-  __shared__ __align__(16) bf staged[kColumns][kPitch];
+                               const TurnedWeights<bf> w, int64_t M, int64_t N, int K) {
+  auto& shared = shared_memory<SharedOfSwigluBackward<F>>();
   launch_dependents();
-  F::on_tile(M, N, column_tiles, [&](const auto of, int64_t m0, int64_t n0) {
-    TileProduct<kColumns, 2, TurnedWeights<bf>> z{staged, du, w, K, m0, n0, M, N};
-    RawGroup<bf, kGroup> upstream[2][kColumns / 32], gates[2][kColumns / 32], ups[2][kColumns / 32];
-    const auto load = [&] {
-      for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
-        load_raw(upstream[half][c], da + m * N + n, count, of.groups());
-        load_raw(gates[half][c], gate_up + m * 2 * N + n, count, of.groups());
-        load_raw(ups[half][c], gate_up + m * 2 * N + N + n, count, of.groups());
-      });
-    };
-    F::multiply(load, z);
-    for_each_group<kColumns>(m0, n0, of, [&](int half, int c, int64_t m, int64_t n, int count) {
-      RawGroup<bf, kGroup>&g = gates[half][c], &x = ups[half][c];
+  const Tiles<F> tiles{M, N};
+  TileProduct<F, 2, TurnedWeights<bf>> z{shared.staged[0], du, w, K, M, N};
+  const auto ask = [&](int stage, const Tile& tile) {
+    tiles.each_group(tile, [&](int group, int64_t m, int64_t n, int count, bool whole) {
+      const bf* const from = gate_up + m * 2 * N + n;
+      shared.ring.ask(stage, 0, group, da + m * N + n, count, whole);
+      shared.ring.ask(stage, 1, group, from, count, whole);
+      shared.ring.ask(stage, 2, group, from + N, count, whole);
+    });
+  };
+  const auto finish = [&](int stage, const Tile& tile) {
+    tiles.each_group(tile, [&](int group, int64_t m, int64_t n, int count, bool whole) {
+      const RawGroup<bf, kGroup> upstream = shared.ring.at(stage, 0, group);
+      RawGroup<bf, kGroup> g = shared.ring.at(stage, 1, group), x = shared.ring.at(stage, 2, group);
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
-        const float d = z.add_to(cn::load(upstream[half][c].at[e]), 1, half, c, e);
+        const float d = z.add_to(cn::load(upstream.at[e]), 1, group, e);
         const cn::SwigluGradient grad =
             cn::swiglu_gradient(cn::load(cn::store<bf>(d)), cn::load(g.at[e]), cn::load(x.at[e]));
         g.at[e] = cn::store<bf>(grad.gate);
         x.at[e] = cn::store<bf>(grad.up);
       }
-      store_raw(dgate_up + m * 2 * N + n, g, count, of.groups());
-      store_raw(dgate_up + m * 2 * N + N + n, x, count, of.groups());
+      store_raw(dgate_up + m * 2 * N + n, g, count, whole);
+      store_raw(dgate_up + m * 2 * N + N + n, x, count, whole);
     });
-  });
+  };
+  make_tiles<F>(tiles, ask, finish, z);
 }
 
 // ---- the same in fp32, an output a thread: one chain of fused multiply-adds
@@ -417,31 +176,34 @@ __global__ void add_fp32_swiglu_backward_kernel(float* dgate_up, const float* da
   dgate_up[gate + F] = of.up;
 }
 
-/// run(form, columns) with the tiles that suit so many rows.
+/// run(form) with the tiles that suit so many rows.
 template <class Run>
 void with_form(int64_t rows, Run&& run) {
   if (rows <= kSkinnyRows)
-    run(Form<4, 32, true>(), std::integral_constant<int, 32>());
+    run(Form<4, 32, true>());
   else
-    run(Form<8, 64, false>(), std::integral_constant<int, 64>());
+    run(Form<8, 64, false>());
 }
-template <class F>
-int tiles_of(int64_t M, int columns) {
-  return blocks_for(int64_t{blocks_for(M, F::kThreads / 2)} * columns, 1);
+/// The kernel over all tiles of M rows and N columns.
+template <class F, class Shared, class... Parameters, class... Arguments>
+void launch_tiles(Ctx& ctx, void (*kernel)(Parameters...), int64_t M, int64_t N, Arguments&&... arguments) {
+  const int tiles = blocks_for(int64_t{blocks_for(M, F::kRows)} * blocks_for(N, F::kColumns), 1);
+  const int wave = libraries_of(ctx).multiprocessors() * F::kBlocks;
+  allow_shared_memory(kernel, sizeof(Shared));
+  launch(ctx.lane, kernel, F::kFew ? tiles : std::min(tiles, wave), F::kThreads, sizeof(Shared),
+         arguments...);
 }
 
 template <class Weights>
 void add_bf16_product(Ctx& ctx, const Tensor& y, const CTensor& u, const Weights& w, double scale) {
   const int64_t M = y.dim(0), N = y.dim(1);
-  with_form(M, [&](auto form, auto columns) {
+  with_form(M, [&](auto form) {
     using F = decltype(form);
-    constexpr int kColumns = decltype(columns)::value;
-    const int tiles = blocks_for(N, kColumns);
     dispatch_gpu_storage(y.dtype, [&](auto s) {
       using Y = decltype(s);
-      launch(ctx.lane, add_product_kernel<F, kColumns, Y, Weights>, tiles_of<F>(M, tiles), F::kThreads, 0,
-             data_of<Y>(y), data_of<bf>(u), w, static_cast<float>(scale), M, N, static_cast<int>(u.dim(1)),
-             tiles);
+      launch_tiles<F, SharedOfSum<F, Y>>(ctx, add_product_kernel<F, Y, Weights>, M, N, data_of<Y>(y),
+                                         data_of<bf>(u), w, static_cast<float>(scale), M, N,
+                                         static_cast<int>(u.dim(1)));
     });
   });
 }
@@ -478,13 +240,11 @@ void add_swiglu(Ctx& ctx, const Tensor& a, void* kept, const CTensor& gate_up, c
     return launch(ctx.lane, add_fp32_swiglu_kernel, blocks_for(a.size(), kThreads), kThreads, 0,
                   data_of<float>(a), static_cast<float*>(kept), data_of<float>(gate_up),
                   data_of<float>(low.u), block_weights<float>(low), scale, M, F, K);
-  with_form(M, [&](auto form, auto columns) {
+  with_form(M, [&](auto form) {
     using Of = decltype(form);
-    constexpr int kColumns = decltype(columns)::value;
-    const int tiles = blocks_for(F, kColumns);
-    launch(ctx.lane, add_swiglu_kernel<Of, kColumns, kKeeps>, tiles_of<Of>(M, tiles), Of::kThreads, 0,
-           data_of<bf>(a), static_cast<bf*>(kept), data_of<bf>(gate_up), data_of<bf>(low.u),
-           block_weights<bf>(low), scale, M, F, K, tiles);
+    launch_tiles<Of, SharedOfSwiglu<Of>>(ctx, add_swiglu_kernel<Of, kKeeps>, M, F, data_of<bf>(a),
+                                         static_cast<bf*>(kept), data_of<bf>(gate_up), data_of<bf>(low.u),
+                                         block_weights<bf>(low), scale, M, F, K);
   });
 }
 
@@ -513,13 +273,11 @@ void adapter_swiglu_backward(Ctx& ctx, Tensor dgate_up, Tensor da, CTensor du, C
     return launch(ctx.lane, add_fp32_swiglu_backward_kernel, blocks_for(da.size(), kThreads), kThreads, 0,
                   data_of<float>(dgate_up), data_of<float>(da), data_of<float>(gate_up), data_of<float>(du),
                   turned_weights<float>(a), M, F, K);
-  with_form(M, [&](auto form, auto columns) {
+  with_form(M, [&](auto form) {
     using Of = decltype(form);
-    constexpr int kColumns = decltype(columns)::value;
-    const int tiles = blocks_for(F, kColumns);
-    launch(ctx.lane, add_swiglu_backward_kernel<Of, kColumns>, tiles_of<Of>(M, tiles), Of::kThreads, 0,
-           data_of<bf>(dgate_up), data_of<bf>(da), data_of<bf>(gate_up), data_of<bf>(du),
-           turned_weights<bf>(a), M, F, K, tiles);
+    launch_tiles<Of, SharedOfSwigluBackward<Of>>(ctx, add_swiglu_backward_kernel<Of>, M, F,
+                                                 data_of<bf>(dgate_up), data_of<bf>(da), data_of<bf>(gate_up),
+                                                 data_of<bf>(du), turned_weights<bf>(a), M, F, K);
   });
 }
 

@@ -69,8 +69,10 @@ class MemoryWatch : public RunFixture {
 
   static Held held(pid_t rank, bool on_gpu) {
     const device::GpuMemory gpu = on_gpu ? device::gpu_memory() : device::GpuMemory{};
-    return {status_of(rank, "VmRSS"), open_descriptors(rank), status_of(rank, "Threads"),
-            gpu.total - gpu.free};
+    return {.resident_kb = status_of(rank, "VmRSS"),
+            .gpu_bytes = gpu.total - gpu.free,
+            .descriptors = open_descriptors(rank),
+            .threads = status_of(rank, "Threads")};
   }
   static void expect_near(const Held& now, const Held& first, int step) {
     const auto near = [&](int64_t value, int64_t wanted, const char* what) {

@@ -5,6 +5,8 @@ usage: peer_gpu.py generate 0.6b|8b BATCH PROMPT NEW [static|dynamic]
 Training is compiled, with SDPA and fused AdamW in bf16, without recomputation, sequences of 4,096; experts by grouped_mm where
 this version of transformers has it, gated delta nets by fla where it is installed: the row says what they were run by. Prints a
 Markdown row."""
+import importlib.metadata
+import inspect
 import sys
 import time
 
@@ -73,11 +75,12 @@ def generate(name, batch, prompt, new, cache="dynamic"):
 
 
 def delta_nets_by():
-    try:
-        import fla
-        return f"fla {fla.__version__}"
-    except ImportError:
-        return "torch alone"
+    """The package whose function transformers calls: where that cannot be imported, it takes torch's own without a word."""
+    from transformers.models.qwen3_5 import modeling_qwen3_5
+    rule = inspect.unwrap(modeling_qwen3_5.torch_chunk_gated_delta_rule,
+                          stop=lambda f: "implementation" in inspect.getclosurevars(f).nonlocals)
+    by = inspect.getclosurevars(rule).nonlocals["implementation"].__module__.split(".")[0]
+    return f"{by} {importlib.metadata.version('flash-linear-attention') if by == 'fla' else ''}".strip()
 
 
 def flops(c, tokens):
@@ -100,6 +103,8 @@ def train(name, tokens, micro_batches, layers=None):
     how = f"transformers {transformers.__version__}, torch {torch.__version__}"
     if getattr(model.config, "num_experts", 0):
         how += f", experts by {run_experts_by_grouped_mm(model)}"
+    if hasattr(model.config, "linear_num_key_heads"):
+        how += f", delta nets by {delta_nets_by()}"
     model.config.use_cache = False
     compiled = torch.compile(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)

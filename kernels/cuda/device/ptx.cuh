@@ -26,6 +26,18 @@ PTX void mbar_expect_more(uint32_t b, uint32_t bytes) {
 PTX void mbar_arrive(uint32_t b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
 }
+/// Arrivals of one warp. racecheck of compute-sanitizer follows only barriers at which every lane that read
+/// arrives: a build for it (tools/sanitize_gpu.sh) has each lane arrive.
+#ifdef TEMPER_EVERY_LANE_ARRIVES
+inline constexpr int kWarpArrivals = 32;
+#else
+inline constexpr int kWarpArrivals = 1;
+#endif
+/// By all lanes of a warp, when all of them are done.
+PTX void mbar_arrive_warp(uint32_t b) {
+  __syncwarp();
+  if (kWarpArrivals > 1 || threadIdx.x % 32 == 0) mbar_arrive(b);
+}
 /// Polled lane by lane, about 3 clocks each: where speed counts one lane of a warp should do it. A warp that
 /// skips phases may read the parity of the phase before the last, so everybody waits for every phase.
 PTX void mbar_wait(uint32_t b, uint32_t parity) {

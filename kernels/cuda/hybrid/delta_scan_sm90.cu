@@ -474,8 +474,7 @@ struct Columns {
         }
         write_rows(s, p, x, v, has_state, writes, number & 1);
       }
-      __syncwarp();
-      if (lane == 0) mbar_arrive(ready(warp));
+      mbar_arrive_warp(ready(warp));
       if (p.end == kChunk) remember_rows(s, writes);
       if (is_active) keep_rows(p, writes);
       if (is_active && has_state && !kTogether && warp == 0) product(y, s.queries), begin_outputs(s, y);
@@ -488,8 +487,7 @@ struct Columns {
         sync();
       }
       if (is_active && is_last) outputs(s, p, y, writes);
-      __syncwarp();
-      if (lane == 0) mbar_arrive(smem_u32(&m.empty[at]));
+      mbar_arrive_warp(smem_u32(&m.empty[at]));
       done += p.end - p.begin;
     }
     if (moved && h.c.paged) store_state(state, h.slot(h.c.pages.to, sequence));
@@ -508,10 +506,10 @@ __global__ void __launch_bounds__((N + 1) * kTeam, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       mbar_init(smem_u32(&m.full[i]), kTeam);
-      mbar_init(smem_u32(&m.empty[i]), N * kBlocks);
+      mbar_init(smem_u32(&m.empty[i]), N * kBlocks * kWarpArrivals);
     }
     for (int team = 0; team < N; ++team)
-      for (int i = 0; i < kBlocks; ++i) mbar_init(smem_u32(&m.ready[team][i]), 1);
+      for (int i = 0; i < kBlocks; ++i) mbar_init(smem_u32(&m.ready[team][i]), kWarpArrivals);
     fence_barrier_init();
   }
   __syncthreads();

@@ -40,9 +40,9 @@ std::vector<Json> histories(const Json& answer) {
 
 /// A small one is as good as those of a request: what stands behind a turn knows only whether there are any.
 const Json& probe_tools() {
-  static const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "probe_tool",
-      "description": "A probe.", "parameters": {"type": "object", "properties": {
-      "of": {"type": "string", "description": "What."}}, "required": ["of"]}}}])");
+  static const Json tools = Json::parse(std::string_view(R"([{"type": "function", "function": {
+      "name": "probe_tool", "description": "A probe.", "parameters": {"type": "object", "properties": {
+      "of": {"type": "string", "description": "What."}}, "required": ["of"]}}}])"));
   return tools;
 }
 

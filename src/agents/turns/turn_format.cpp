@@ -17,9 +17,9 @@ Json user() { return {{"role", "user"}, {"content", kQuestion}}; }
 Json assistant(const std::string& content) { return {{"role", "assistant"}, {"content", content}}; }
 
 Json tools() {
-  return Json::parse(R"([{"type": "function", "function": {"name": "probe_tool", "description": "A probe.",
-      "parameters": {"type": "object", "properties": {"probe_key": {"type": "string", "description": "A key."}},
-                     "required": ["probe_key"]}}}])");
+  return Json::parse(std::string_view(R"([{"type": "function", "function": {
+      "name": "probe_tool", "description": "A probe.", "parameters": {"type": "object", "properties": {
+      "probe_key": {"type": "string", "description": "A key."}}, "required": ["probe_key"]}}}])"));
 }
 
 Json call(const Json& arguments) {

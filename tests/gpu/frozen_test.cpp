@@ -1,10 +1,11 @@
-// The bits of every forward op of the CUDA backend on fixed inputs. A digest that changes means that logs,
-// checkpoints and rollouts of other builds no longer compare: change kernels/cuda/NUMERICS.md with it, and
-// say so.
+// The bits of every forward op of the CUDA backend on fixed inputs, and of experts also back. A digest that
+// changes means that logs, checkpoints and rollouts of other builds no longer compare: change
+// kernels/cuda/NUMERICS.md with it, and say so.
 
 #include "src/core/digest/hash.h"
 #include "src/ops/attention.h"
 #include "src/ops/elementwise.h"
+#include "src/ops/experts.h"
 #include "src/ops/glu.h"
 #include "src/ops/head.h"
 #include "src/ops/hybrid/delta.h"
@@ -164,6 +165,37 @@ std::vector<Values> delta_net(Ctx& c, DType dtype) {
   return {qkv.values(), beta.values(), g.values(), o.values(), u.values(), decays.values(), y.values()};
 }
 
+/// A layer of 16 experts, of which 3 take a token, beside a shared one: the router, the products of a width
+/// that goes by tensor copies or does not, and both ways back.
+template <int kInner>
+std::vector<Values> experts(Ctx& c, DType dtype) {
+  constexpr int64_t T = 130, E = 16, K = 3, D = 128, kColumns = E + 1, R = T * K;
+  TestTensor logits(c, numbers(T * kColumns, 1, 4), DType::f32, {T, kColumns}), ids(c, DType::i32, {T, K}),
+      weights(c, DType::f32, {T, K}), offsets(c, DType::i32, {E + 1}), tokens(c, DType::i32, {R}),
+      places(c, DType::i32, {T, K}), rows(c, numbers(R * D, 2), dtype, {R, D}),
+      w(c, numbers(E * kInner * D, 3), dtype, {E * kInner, D}),
+      down(c, numbers(E * D * kInner, 4), dtype, {E * D, kInner}), inner(c, dtype, {R, kInner}),
+      made(c, dtype, {R, D}), shared(c, numbers(T * D, 5), dtype, {T, D}), y(c, dtype, {T, D});
+  choose_experts(c, ids, weights, logits, E, /*normalize=*/true);
+  sort_by_expert(c, offsets, tokens, places, ids);
+  expert_linear_forward(c, inner, rows, w, offsets);
+  expert_linear_forward(c, made, inner, down, offsets);
+  combine_experts(c, y, made, places, weights, shared, logits);
+
+  TestTensor dinner(c, dtype, {R, kInner}), dw(c, DType::f32, {E * kInner, D}), drows(c, dtype, {R, D}),
+      dweights(c, DType::f32, {T, K}), dlogits(c, DType::f32, {T, kColumns}), dshared(c, dtype, {T, D}),
+      weighed(c, dtype, {R, kInner}), router(c, numbers(T * D, 6), DType::f32, {T, D}), dx(c, dtype, {T, D});
+  expert_linear_backward_input(c, dinner, made, down, offsets);
+  weigh_expert_rows_backward(c, dinner, weighed, dweights, dinner, inner, places, weights);
+  expert_linear_backward_weight(c, dw, dinner, rows, offsets, GradWrite::first);
+  expert_linear_backward_input(c, drows, dinner, w, offsets);
+  choose_experts_backward(c, dlogits, dweights, ids, weights, logits, E, /*normalize=*/true);
+  shared_expert_backward(c, dshared, dlogits, y, shared, logits);
+  sum_expert_rows(c, dx, drows, places, router, dshared);
+  return {ids.values(),   weights.values(),  inner.values(),   made.values(),    y.values(), dw.values(),
+          drows.values(), dweights.values(), dlogits.values(), dshared.values(), dx.values()};
+}
+
 std::vector<Values> head(Ctx& c, DType dtype) {
   constexpr int64_t n = 6, D = 64, V = 5000;
   TestTensor h(c, numbers(n * D, 1), dtype, {n, D}), w(c, numbers(V * D, 2), dtype, {V, D}),
@@ -211,6 +243,9 @@ const std::vector<Frozen> kFrozen{
     {"delta net, heads of 128", DType::bf16, "8af2d753843f452b302d1a3eddde867e", delta_net<128>},
     {"delta net, heads of 40", DType::bf16, "02d63ab4817cea324040c102a86d1845", delta_net<40>},
     {"delta net", DType::f32, "08f8f6aaf616f301c3e4057d9ead2e1e", delta_net<40>},
+    {"experts of width 192", DType::bf16, "d83422414f0190a310903c0b50582d08", experts<192>},
+    {"experts of width 72", DType::bf16, "172d077b1e2180289d8058b19f0c9136", experts<72>},
+    {"experts of width 72", DType::f32, "76bc5091984a389790b2a7103d9e2deb", experts<72>},
     {"head and sampling", DType::bf16, "c4e803b5ce3bd8bce3fdaaa8e98aac23", head},
     {"head and sampling", DType::f32, "a898ccc33335a33897391c4c464ffc2d", head},
 };

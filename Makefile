@@ -237,6 +237,7 @@ bench-ranks: deps
 	@tools/bench/bench_ranks.sh $(B) $(GPUS) check
 	@$(MAKE) --no-print-directory build/temper $(B)/tests/gpu/link_bench $(B)/tests/gpu/weights_bench $(B)/tests/gpu/train_bench
 	@tools/bench/bench_ranks.sh $(B) $(GPUS)
+	@tools/bench/bench_experts.sh $(B) $(GPUS)
 # What the README's commands name lies below share/temper, the program as build/temper.
 SHARE = "$(DESTDIR)$(PREFIX)"/share
 ZSH_FOLDER = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)

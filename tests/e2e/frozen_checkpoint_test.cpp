@@ -137,7 +137,7 @@ TEST_F(FrozenCheckpoint, IsSoundAndExports) {
 }
 
 TEST_F(FrozenCheckpoint, GoesOnWithTheSameBits) {
-  const std::string why = why_not_comparable(golden_, kGolden, /*kl=*/true);
+  const std::string why = why_not_comparable(golden_, kGolden, {"log1pf"});
   for (int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
     const Program program(mode_.program);

@@ -25,9 +25,11 @@ struct FrozenMode {
   }
 };
 
-/// Why golden digests say nothing on this system; empty when they hold. `kl`: for runs with a KL term.
-inline std::string why_not_comparable(const Json& golden, const std::string& path, bool kl) {
-  const std::string functions = other_libm(golden.at("libm"), kl);
+/// Why golden digests say nothing on this system of runs that do not call some functions; empty when they
+/// hold.
+inline std::string why_not_comparable(const Json& golden, const std::string& path,
+                                      const std::set<std::string>& uncalled) {
+  const std::string functions = other_libm(golden.at("libm"), uncalled);
   if (functions.empty()) return "";
   return fmt::format(
       "NOT COMPARED: libm rounds otherwise here ({}) than where the digests were frozen; compare with a "

@@ -1,10 +1,11 @@
 #pragma once
 // Which functions of this system's libm round otherwise than those of the system where digests were frozen.
-// A run takes exp, log, sin, cos, pow, logf and, for its KL terms, expm1 from libm; glibc may give another
-// last bit from one version to the next.
+// A run takes exp, log, sin, cos, pow, logf, for its KL terms expm1 and for gates of delta nets log1pf from
+// libm; glibc may give another last bit from one version to the next.
 
 #include <cmath>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "src/core/digest/hash.h"
@@ -29,15 +30,16 @@ inline Json libm_digests() {
   add("cos", 0, 300, [](double x) { return std::cos(x); });
   add("pow", 0, 100, [](double x) { return std::pow(0.95, std::floor(x)) + std::pow(5e5, x / 100); });
   add("expm1", -3, 3, [](double x) { return std::expm1(x); });
+  add("log1pf", 0, 1, [](double x) { return static_cast<double>(std::log1p(static_cast<float>(x))); });
   return digests;
 }
 
-/// "exp, log": those whose digests are not the frozen ones. `kl`: whether expm1 counts.
-inline std::string other_libm(const Json& frozen, bool kl) {
+/// "exp, log": those whose digests are not the frozen ones, but for functions that are not called.
+inline std::string other_libm(const Json& frozen, const std::set<std::string>& uncalled) {
   const Json here = libm_digests();
   std::string names;
   for (const auto& [name, digest] : here.items())
-    if (digest != frozen.at(name) && (kl || name != "expm1")) names += (names.empty() ? "" : ", ") + name;
+    if (digest != frozen.at(name) && !uncalled.contains(name)) names += (names.empty() ? "" : ", ") + name;
   return names;
 }
 

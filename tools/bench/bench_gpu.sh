@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make bench` on a machine with a GPU: kernels and decoding (tests/gpu/model_bench), what training does between products
 # (elementwise_bench), its products (backward_bench), those of experts (experts_bench), what gated delta nets do between
-# products (hybrid/*_bench), whole updates (train_bench), what tensor parallelism adds (tp_bench), what agents cost
+# products (hybrid/*_bench), whole updates (train_bench; bench_experts.sh), what tensor parallelism adds (tp_bench), what agents cost
 # (bench_agents.sh), then Hugging Face transformers on the same jobs where PEER_PYTHON (default python3) has it. Prints
 # Markdown for tests/bench/RESULTS.md; what a peer says on stderr goes to BUILD_DIR/bench-peer.log.
 # usage: tools/bench/bench_gpu.sh BUILD_DIR
@@ -21,7 +21,8 @@ echo
 for part in hybrid_rows delta_rule delta_backward mixer; do "$build"/tests/gpu/hybrid/${part}_bench; done
 echo
 for model in 0.6B 1.7B 8B; do "$build"/tests/gpu/train_bench $model; done
-for layers in 2 4; do "$build"/tests/gpu/train_bench 30B-A3B --layers $layers; done
+"$build"/tests/gpu/train_bench 3.5-9B --layers 4
+tools/bench/bench_experts.sh "$build" 1 2>&1
 for model in 1.7B 8B; do "$build"/tests/gpu/train_bench $model --lora 32; done
 "$build"/tests/gpu/tp_bench | tail -1
 tools/bench/bench_agents.sh "$build" cuda
@@ -41,6 +42,7 @@ done << 'JOBS'
 8b 8192 8
 30b-a3b 16384 4 2
 30b-a3b 16384 4 4
+3.5-9b 8192 8 4
 JOBS
 for model in 0.6b 8b; do
   for batch in 1 64; do "$peer" tools/bench/peer_gpu.py generate $model $batch 2048 128 2>> "$build/bench-peer.log"; done

@@ -101,7 +101,7 @@ constexpr std::array kMetrics{
     MetricDoc{"perf/throughput", "tokens that were trained on, a second and rank"},
     MetricDoc{"perf/time_per_step", "seconds"},
     MetricDoc{"perf/update_tflop", "10^12 floating point operations of the updates"},
-    MetricDoc{"perf/comm_bytes/{tp,cp,dp,pp}",
+    MetricDoc{"perf/comm_bytes/{tp,cp,dp,pp,ep}",
               "bytes that trainer ranks sent each other in the updates, by axis"},
     MetricDoc{"perf/mfu", "those over what the GPUs could do in that time"},
     MetricDoc{"perf/cpu_memory_used_gb", "largest host memory of a rank so far, GiB"},

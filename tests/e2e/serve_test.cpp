@@ -1,6 +1,7 @@
 // `temper serve` as clients use it: its greedy answers are those of `temper generate` and `temper score` bit
 // for bit, through every door, whole and streamed, alone and among others; what it cannot do it says by name.
 
+#include <set>
 #include <thread>
 
 #include "tests/agents/server/client.h"
@@ -15,8 +16,8 @@ class Serve : public RunFixture {
  protected:
   void SetUp() override { ASSERT_EQ(program_.init_model("model"), 0) << program_.output(); }
 
-  void start(const std::string& more = "", int ranks = 0) {
-    const std::string arguments = "serve --model model --port 0 --dtype bf16 " + more;
+  void start(const std::string& more = "", int ranks = 0, const std::string& of = "--model model") {
+    const std::string arguments = "serve " + of + " --port 0 --dtype bf16 " + more;
     std::filesystem::remove(program_.path("serve.log"));  // the last one said another port
     job_.emplace(program_,
                  ranks > 0 ? program_.mpirun(ranks, arguments) : program_.temper() + " " + arguments,
@@ -27,12 +28,19 @@ class Serve : public RunFixture {
     const std::string log = program_.read("serve.log"), begin = "127.0.0.1:";
     port_ = std::stoi(log.substr(log.find(begin) + begin.size()));
   }
-  ClientAnswer post(const std::string& path, const Json& body, const std::string& key = "") const {
-    Client client(port_);
+  static std::string request(const std::string& path, const Json& body, const std::string& key = "") {
     const std::string text = body.dump();
-    client.write(fmt::format(
+    return fmt::format(
         "POST {} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}",
-        path, key.empty() ? "" : "x-api-key: " + key + "\r\n", text.size(), text));
+        path, key.empty() ? "" : "x-api-key: " + key + "\r\n", text.size(), text);
+  }
+  ClientAnswer post(const std::string& path, const Json& body, const std::string& key = "") const {
+    return said(request(path, body, key));
+  }
+  /// The answer to what goes out as it is.
+  ClientAnswer said(const std::string& bytes) const {
+    Client client(port_);
+    client.write(bytes);
     return client.read(60);
   }
   Json ask(const std::string& path, const Json& body) const {
@@ -47,16 +55,24 @@ class Serve : public RunFixture {
   }
   static std::string question(int i) { return fmt::format("What is {} plus {}?", i, 3 * i); }
 
+  /// Clients that ask at once.
+  static void at_once(int count, const std::function<void(int)>& client) {
+    std::vector<std::thread> clients;
+    for (int i = 0; i < count; ++i) clients.emplace_back(client, i);
+    for (std::thread& one : clients) one.join();
+  }
+
   /// What `temper generate` says to the questions.
-  std::vector<Json> generated(int count) const {
+  std::vector<Json> generated(int count, const std::string& of = "--model model") const {
     std::string lines;
     for (int i = 0; i < count; ++i)
       lines += Json{{"messages", {{{"role", "user"}, {"content", question(i)}}}}}.dump() + "\n";
     program_.write("prompts.jsonl", lines);
-    EXPECT_EQ(
-        program_.run("generate --model model --chat --prompts prompts.jsonl --out said.jsonl --dtype bf16 "
-                     "rollout.temperature=0 rollout.max_new_tokens=12"),
-        0)
+    std::filesystem::remove(program_.path("said.jsonl"));  // its answers would be kept
+    EXPECT_EQ(program_.run("generate " + of +
+                           " --chat --prompts prompts.jsonl --out said.jsonl --dtype bf16 "
+                           "rollout.temperature=0 rollout.max_new_tokens=12"),
+              0)
         << output();
     return program_.json_lines("said.jsonl");
   }
@@ -78,13 +94,10 @@ TEST_F(Serve, SaysWhatGenerateSays) {
   for (int i = 0; i < 6; ++i)
     expect_choice(ask("/v1/chat/completions", chat(question(i)))["choices"][0],
                   expected[static_cast<size_t>(i)]);
-  std::vector<std::thread> clients;
-  for (int i = 0; i < 24; ++i)
-    clients.emplace_back([&, i] {
-      expect_choice(ask("/v1/chat/completions", chat(question(i % 6)))["choices"][0],
-                    expected[static_cast<size_t>(i % 6)]);
-    });
-  for (std::thread& client : clients) client.join();
+  at_once(64, [&](int i) {
+    expect_choice(ask("/v1/chat/completions", chat(question(i % 6)))["choices"][0],
+                  expected[static_cast<size_t>(i % 6)]);
+  });
   const Json tokens =
       ask("/inference/v1/generate", {{"model", "any"},
                                      {"token_ids", expected[0]["prompt_tokens"]},
@@ -105,14 +118,10 @@ TEST_F(Serve, RanksOfAHostShareAPort) {
   const std::vector<Json> expected = generated(6);
   for (const int ranks : {2, 4}) {
     start("", ranks);
-    std::vector<std::thread> clients;
-    for (int i = 0; i < 24; ++i)
-      clients.emplace_back([&, i] {
-        for (int turn = 0; turn < 2; ++turn)
-          expect_choice(ask("/v1/chat/completions", chat(question(i % 6)))["choices"][0],
-                        expected[static_cast<size_t>(i % 6)]);
-      });
-    for (std::thread& client : clients) client.join();
+    at_once(64, [&](int i) {
+      expect_choice(ask("/v1/chat/completions", chat(question(i % 6)))["choices"][0],
+                    expected[static_cast<size_t>(i % 6)]);
+    });
     const std::string log = program_.read("serve.log");
     EXPECT_EQ(log.find("serving at"), log.rfind("serving at")) << log;
     EXPECT_NE(log.find(fmt::format("shared by {} ranks", ranks)), std::string::npos) << log;
@@ -302,14 +311,130 @@ TEST_F(Serve, SaysByNameWhatItCannotDo) {
   EXPECT_TRUE(says("--key-file")) << output();
 }
 
+/// What is open goes on to its end, and nobody is let in meanwhile.
 TEST_F(Serve, AStopWaitsForOpenAnswers) {
-  start();
-  std::thread client(
-      [&] { EXPECT_EQ(ask("/v1/chat/completions", chat("x", 200))["usage"]["completion_tokens"], 200); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  prepare_long_model();
+  start("", 0, "--model long");
+  Json body = chat("x", 1500);
+  body["logit_bias"] = {{"2", -1000}, {"0", -1000}};  // it says no end by itself
+  Client whole(port_), stream(port_);
+  whole.write(request("/v1/chat/completions", body));
+  body["stream"] = true;
+  stream.write(request("/v1/chat/completions", body));
+  std::string piece;
+  ASSERT_EQ(stream.read_head(60).status, 200);
+  ASSERT_TRUE(stream.chunk(piece, 60));
   ::kill(job_->pid(), SIGTERM);
-  client.join();
+  std::string events = piece;
+  while (stream.chunk(piece, 60) && !piece.empty()) events += piece;
+  EXPECT_TRUE(events.ends_with("data: [DONE]\n\n")) << events.substr(events.size() - 200);
+  const ClientAnswer answer = whole.read(60);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(Json::parse(answer.body)["usage"]["completion_tokens"], 1500);
   EXPECT_EQ(job_->wait(), 0);
+  EXPECT_NE(program_.read("serve.log").find("2 open answers go on for 60 s"), std::string::npos);
+}
+
+/// Where the time is too short for them, their clients hear why they get no more.
+TEST_F(Serve, AStopThatCannotWaitTellsItsClients) {
+  prepare_long_model();
+  start("--grace 0.05", 0, "--model long");
+  Json body = chat("x", 16000);
+  body["logit_bias"] = {{"2", -1000}, {"0", -1000}};
+  Client whole(port_), stream(port_);
+  whole.write(request("/v1/chat/completions", body));
+  body["stream"] = true;
+  stream.write(request("/v1/chat/completions", body));
+  std::string piece;
+  ASSERT_EQ(stream.read_head(60).status, 200);
+  ASSERT_TRUE(stream.chunk(piece, 60));
+  ::kill(job_->pid(), SIGTERM);
+  std::string events, last;
+  bool ended = false;
+  while (stream.chunk(piece, 60) && !(ended = piece.empty())) last = piece;
+  EXPECT_TRUE(ended) << "the stream has its end";
+  EXPECT_NE(last.find("data: {\"error\""), std::string::npos) << last;
+  EXPECT_NE(last.find("the server stops"), std::string::npos) << last;
+  const ClientAnswer answer = whole.read(60);
+  EXPECT_EQ(answer.status, 503) << answer.body;
+  EXPECT_EQ(answer.headers.at("retry-after"), "1");
+  EXPECT_NE(answer.body.find("the server stops"), std::string::npos) << answer.body;
+  EXPECT_EQ(job_->wait(), 0);
+  EXPECT_NE(program_.read("serve.log").find("2 answers are not whole after 0.05 s (--grace)"),
+            std::string::npos)
+      << program_.read("serve.log");
+}
+
+/// The weights of a run's newest checkpoint, which are not those that it began with.
+TEST_F(Serve, ACheckpointIsServed) {
+  program_.write("run.toml",
+                 run_config("\nrun.name = \"trained\"\nrun.steps = 1\nalgorithm.name = \"sft\"\n"
+                            "data.chat = true\ntrain.samples_per_update = 4\noptimizer.lr = 0.05\n"
+                            "checkpoint.every = 1\n"));
+  program_.write("data.jsonl", sums(4));
+  ASSERT_EQ(program_.run("train run.toml"), 0) << output();
+  const std::string of = "--checkpoint runs/trained";
+  const std::vector<Json> begun = generated(3), expected = generated(3, of);
+  EXPECT_NE(begun[0]["tokens"], expected[0]["tokens"]);
+  for (const std::string& folder : {of, "--checkpoint " + checkpoint("trained", 1)}) {
+    start("", 0, folder);
+    for (int i = 0; i < 3; ++i)
+      expect_choice(ask("/v1/chat/completions", chat(question(i)))["choices"][0],
+                    expected[static_cast<size_t>(i)]);
+    ::kill(job_->pid(), SIGTERM);
+    EXPECT_EQ(job_->wait(), 0);
+  }
+}
+
+TEST_F(Serve, SeedAndSamplingAreTheRequests) {
+  start();
+  const auto ids = [&](const Json& wish) {
+    Json body = chat("Say something.");
+    body["temperature"] = 1;
+    body.update(wish);
+    return ask("/v1/chat/completions", body)["choices"][0]["token_ids"];
+  };
+  const Json five = ids({{"seed", 5}}), greedy = ids({{"temperature", 0}});
+  EXPECT_EQ(ids({{"seed", 5}}), five);
+  EXPECT_NE(ids({{"seed", 6}}), five);
+  const Json none = Json::object();
+  EXPECT_NE(ids(none), ids(none)) << "without a seed each request has numbers of its own";
+  EXPECT_NE(greedy, five);
+  EXPECT_EQ(ids({{"temperature", 0}, {"seed", 6}}), greedy);
+  EXPECT_EQ(ids({{"top_k", 1}, {"seed", 5}}), greedy);
+  EXPECT_EQ(ids({{"top_p", 1e-6}, {"seed", 5}}), greedy);
+  EXPECT_EQ(ids({{"min_p", 1}, {"seed", 5}}), greedy);
+  for (const Json& id : ids({{"logit_bias", {{"77", 1000}}}, {"seed", 5}})) EXPECT_EQ(id, 77);
+  std::set<int> seen;
+  for (const Json& id : ids({{"frequency_penalty", 100}, {"temperature", 0}}))
+    EXPECT_TRUE(seen.insert(id.get<int>()).second) << id;
+  EXPECT_EQ(std::ssize(ids({{"seed", 5}, {"max_completion_tokens", 3}, {"min_tokens", 3}})), 3);
+}
+
+/// What clients send is in no log: neither keys, right or wrong, nor bodies, whatever becomes of them.
+TEST_F(Serve, NothingOfRequestsIsLogged) {
+  const std::string key = "0123456789abcdefSECRETMARK", mark = "SECRETMARK";
+  program_.write("key", key + "\n");
+  start("--key-file key");
+  const std::string path = "/v1/chat/completions";
+  Json field = chat("x");
+  field["response_format"] = {{"type", mark}};
+  EXPECT_EQ(post(path, chat(mark), key).status, 200);
+  EXPECT_EQ(post(path, chat(mark), "another" + mark).status, 401);
+  EXPECT_EQ(post("/v1/" + mark, chat(mark), key).status, 404);
+  EXPECT_EQ(post(path, field, key).status, 400);
+  const std::string head = "POST " + path + " HTTP/1.1\r\nHost: x\r\nx-api-key: " + key + "\r\n",
+                    json = "Content-Type: application/json\r\n";
+  EXPECT_EQ(said(head + json + "Content-Length: 12\r\n\r\n{\"" + mark).status, 400);
+  EXPECT_EQ(said(head + json + "Content-Length: 99999999\r\n\r\n" + mark).status, 413);
+  EXPECT_EQ(said(head + "Content-Type: text/" + mark + "\r\nContent-Length: 0\r\n\r\n").status, 415);
+  EXPECT_EQ(said("POST " + path + " " + mark + "\r\n" + mark + "\r\n\r\n").status, 400);
+  Client(port_).write_and_close(request(path, chat(mark, 100), key));
+  Client(port_).write_and_close(head + json + "Content-Length: 100\r\n\r\n" + mark);
+  EXPECT_EQ(post(path, chat(mark), key).status, 200);
+  ::kill(job_->pid(), SIGTERM);
+  EXPECT_EQ(job_->wait(), 0);
+  EXPECT_EQ(program_.read("serve.log").find(mark), std::string::npos) << program_.read("serve.log");
 }
 
 }  // namespace

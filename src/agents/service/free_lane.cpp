@@ -150,15 +150,26 @@ void FreeLane::hear(DeskNews news) {
   forget_finished();
 }
 
-/// Finished ones, and those that nobody waits for.
+/// Finished ones, and those that nobody waits for. An answer is open until its client has it: a server that
+/// ends closes all connections.
 void FreeLane::forget_finished() {
   std::erase_if(asked_, [&](const auto& entry) {
-    const OpenAnswer& a = *entry.second.answer;
-    if (!a.finished() && !a.gone()) return false;
-    if (!a.finished()) p_.desk.cancel(entry.first);
-    if (entry.second.answer.use_count() == 1) --num_open_;
+    const std::shared_ptr<OpenAnswer>& a = entry.second.answer;
+    if (!a->finished() && !a->gone()) return false;
+    if (!a->finished()) p_.desk.cancel(entry.first);
+    if (a.use_count() == 1) said_.push_back(a);
     return true;
   });
+  num_open_ -= static_cast<int64_t>(
+      std::erase_if(said_, [](const auto& answer) { return answer->delivered() || answer->gone(); }));
+}
+
+void FreeLane::end_answers(const DoorError& error) {
+  for (const auto& [number, asked] : asked_) {
+    p_.desk.cancel(number);
+    asked.answer->fail(error);
+  }
+  forget_finished();
 }
 
 void FreeLane::tick() {

@@ -35,7 +35,9 @@ class FreeLane {
   void receive(std::shared_ptr<HttpExchange> exchange);
   void hear(DeskNews news);
   void tick();
-  /// Answers that are not whole yet; from any thread.
+  /// Clients whose answers are not whole get this instead.
+  void end_answers(const DoorError& error);
+  /// Answers that are not on their way to their clients as a whole; from any thread.
   int64_t open() const { return num_open_; }
 
  private:
@@ -52,6 +54,7 @@ class FreeLane {
 
   const Parts p_;
   std::map<DeskNumber, Asked> asked_;
+  std::vector<std::shared_ptr<OpenAnswer>> said_;  // whole, and not yet with their clients
   std::atomic<int64_t> num_open_ = 0;
   int64_t turns_ = 0;
 };

@@ -1,6 +1,11 @@
 #include "src/agents/service/serve_service.h"
 
 namespace temper {
+namespace {
+
+DoorError stopping() { return {.status = 503, .message = "the server stops", .retry_after_seconds = 1}; }
+
+}  // namespace
 
 ServeService::ServeService(const Options& options, const Tokenizer& tokenizer, const ChatTemplate* chat,
                            EngineDesk& desk)
@@ -22,8 +27,7 @@ ServeService::ServeService(const Options& options, const Tokenizer& tokenizer, c
 std::optional<HttpRefusal> ServeService::allow(const HttpHead& head, bool& known) const {
   known = o_.key.empty() || same_key(head.key, o_.key);
   std::optional<DoorError> error = head_error(head, [&](const Routed&) { return known; });
-  if (!error && closed_)
-    error = DoorError{.status = 503, .message = "the server stops", .retry_after_seconds = 1};
+  if (!error && closed_) error = stopping();
   return error ? std::optional(refusal_of(doors_, head.path, *error)) : std::nullopt;
 }
 
@@ -35,6 +39,11 @@ void ServeService::receive(std::shared_ptr<HttpExchange> exchange) {
 void ServeService::close() {
   closed_ = true;
   server_->close();
+}
+
+void ServeService::end_answers() {
+  for (size_t i = 0; i < lanes_->size(); ++i)
+    lanes_->post(i, [](FreeLane& lane) { lane.end_answers(stopping()); });
 }
 
 int64_t ServeService::open() const {

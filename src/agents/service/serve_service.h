@@ -26,8 +26,10 @@ class ServeService {
   void close();
   /// Nobody can connect any longer: HttpServer::closed().
   bool closed() const { return server_->closed(); }
-  /// Answers that are not whole yet.
+  /// Answers that are not on their way to their clients as a whole.
   int64_t open() const;
+  /// What is open ends: its clients hear that the server stops.
+  void end_answers();
 
  private:
   std::optional<HttpRefusal> allow(const HttpHead& head, bool& known) const;

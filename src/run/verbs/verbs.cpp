@@ -120,6 +120,10 @@ constexpr std::array kServe{
     OptionSpec{"--key-file", Kind::text, "FILE", "none", "its first line is the key that clients must send"},
     OptionSpec{"--seed", Kind::integer, "N", "0", "seed of sampling, where a request has none", false, 0,
                kMaxSeed},
+    OptionSpec{"--grace", Kind::number, "SECONDS", "60",
+               "that open answers have when a stop comes (SIGTERM, SIGINT): what is not whole then ends with "
+               "503; the exit code is 0 either way",
+               false, 0, 86400},
     kDevice,
     kDtype,
     kThreads,

@@ -20,6 +20,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{
     50};                              // how often a stop is looked for when nobody asks for anything
 constexpr double kGraceSeconds = 60;  // for what runs when a stop comes
+constexpr double kTellSeconds = 5;    // in which clients hear that they have to go
 constexpr size_t kLeastKey = 16;
 constexpr size_t kLanes = 1;
 constexpr int64_t kPort = 8000;
@@ -72,17 +73,25 @@ ServeService::Options service_options(const CommandLine& line, const Engine& eng
 
 std::string teams_text(int ranks) { return ranks > 1 ? fmt::format(", shared by {} ranks", ranks) : ""; }
 
-/// Steps until a stop has come, here or to another rank of the host, and nothing is open any more, or its
-/// time is over.
-void serve(Ctx& c, DeskGeneration& generation, EngineDesk& desk, ServeService& service, SharedPort* port) {
+/// Steps until a stop has come, here or to another rank of the host, and nothing is open any more. What is
+/// open after `grace` seconds is cut, and its clients are told.
+void serve(Ctx& c, DeskGeneration& generation, EngineDesk& desk, ServeService& service, SharedPort* port,
+           double grace) {
   std::optional<Stopwatch> stopping;
-  while (!stopping || (service.open() > 0 && stopping->seconds() < kGraceSeconds)) {
+  bool told = false;
+  while (!stopping || (service.open() > 0 && stopping->seconds() < grace + kTellSeconds)) {
     if (port) port->note_alive();
     if ((stop_requested() || service.closed()) && !stopping) {
       log::warn("stop: {} open answers go on for {} s at most; a second signal ends at once", service.open(),
-                kGraceSeconds);
+                grace);
       service.close();
       stopping.emplace();
+    }
+    if (stopping && !told && stopping->seconds() >= grace) {
+      log::warn("stop: {} answers are not whole after {} s (--grace); their clients get 503", service.open(),
+                grace);
+      service.end_answers();
+      told = true;
     }
     generation.take(desk.take());
     if (generation.idle())
@@ -117,7 +126,8 @@ int run_serve(const CommandLine& line) {
   if (work.neighbours().rank() == 0)
     write_results(fmt::format("serving at {} (context of {} tokens{})\n", service.url(), engine.capacity(),
                               teams_text(work.neighbours().size())));
-  serve(work.host().ctx(), generation, desk, service, service_of.http.shared_port.get());
+  serve(work.host().ctx(), generation, desk, service, service_of.http.shared_port.get(),
+        line.number("--grace", kGraceSeconds));
   return 0;
 }
 

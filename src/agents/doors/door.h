@@ -25,9 +25,6 @@ struct SamplingWish {
   std::optional<int64_t> top_k, min_new_tokens;
   std::map<int32_t, double> logit_bias = {};
   std::optional<uint64_t> seed;
-
-  /// Names of the fields that were given, but for the seed.
-  std::vector<std::string> names() const;
 };
 
 /// What a client asks for, whatever the door.

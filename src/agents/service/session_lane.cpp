@@ -4,7 +4,9 @@
 #include <ctime>
 
 #include "src/agents/programs/program_lines.h"
+#include "src/agents/service/held_wishes.h"
 #include "src/agents/turns/messages.h"
+#include "src/core/log.h"
 
 namespace temper {
 namespace {
@@ -131,8 +133,13 @@ void SessionLane::answer_turn(uint64_t number, OpenSession& open,
                        {.status = 429,
                         .message = fmt::format("{} turns of the session are under way", kMostUnderWay),
                         .retry_after_seconds = 1});
-  for (const std::string& name : request.sampling.names())
-    p_.results.count("rollout/run_sampling_held/" + name);
+  for (const HeldWish& held : held_wishes(request.sampling, p_.rules.defaults)) {
+    const std::string metric = "rollout/run_sampling_held/" + held.name;
+    p_.results.count(metric);
+    if (!held.text.empty() && p_.results.is_first(metric))
+      log::warn("a program asks for {}, so that what is trained is what was sampled; {} counts such requests",
+                held.text, metric);
+  }
   TurnAsk ask{.messages = request.messages,
               .tools = request.tools,
               .arguments = request.arguments,

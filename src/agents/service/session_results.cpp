@@ -36,6 +36,11 @@ void SessionResults::count(const std::optional<TurnRows>& rows) {
   count("rollout/turn_rows_again", static_cast<double>(rows->again));
 }
 
+bool SessionResults::is_first(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return said_.insert(name).second;
+}
+
 std::map<std::string, double> SessionResults::take_counts() {
   const std::lock_guard lock(mutex_);
   return std::exchange(counts_, {});

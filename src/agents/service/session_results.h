@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ class SessionResults {
   void rest(SessionRest rest);
   std::vector<SessionRest> take_rests();
   void count(const std::string& name, double times = 1);
+  /// Whether nobody has asked so before: what is said once.
+  bool is_first(const std::string& name);
   void count(const std::optional<TurnRows>& rows);
   std::map<std::string, double> take_counts();
 
@@ -48,6 +51,7 @@ class SessionResults {
   std::vector<SessionResult> ended_;
   std::vector<SessionRest> rests_;
   std::map<std::string, double> counts_;
+  std::set<std::string> said_;
 };
 
 }  // namespace temper

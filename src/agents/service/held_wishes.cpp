@@ -1,0 +1,54 @@
+#include "src/agents/service/held_wishes.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+namespace temper {
+namespace {
+
+class Wishes {
+ public:
+  template <class Value, class Run>
+  void add(const char* name, const std::optional<Value>& asked, Run run, const char* key = nullptr) {
+    if (!asked) return;
+    const auto held = static_cast<Value>(run);
+    all_.push_back({name, *asked == held ? ""
+                                         : fmt::format("{} {}, and the run's holds: rollout.{} = {}", name,
+                                                       *asked, key ? key : name, held)});
+  }
+  /// Its values are as many as the client likes.
+  void add_bias(const SamplingWish& wish, const GenerateOptions& run) {
+    if (wish.logit_bias.empty()) return;
+    all_.push_back({"logit_bias", wish.logit_bias == run.logit_bias
+                                      ? ""
+                                      : fmt::format("a logit_bias of {} tokens, and the run's holds: "
+                                                    "rollout.logit_bias, of {}",
+                                                    wish.logit_bias.size(), run.logit_bias.size())});
+  }
+  std::vector<HeldWish> take() { return std::move(all_); }
+
+ private:
+  std::vector<HeldWish> all_;
+};
+
+}  // namespace
+
+std::vector<HeldWish> held_wishes(const SamplingWish& wish, const GenerateOptions& run) {
+  const SampleOptions& s = run.sampling;
+  Wishes wishes;
+  wishes.add("temperature", wish.temperature, s.temperature);
+  wishes.add("top_p", wish.top_p, s.top_p);
+  std::optional<int64_t> top_k = wish.top_k;
+  if (top_k) top_k = std::max<int64_t>(*top_k, 0);  // -1 is 0: off
+  wishes.add("top_k", top_k, s.top_k);
+  wishes.add("min_p", wish.min_p, s.min_p);
+  wishes.add("repetition_penalty", wish.repetition_penalty, s.repetition_penalty);
+  wishes.add("presence_penalty", wish.presence_penalty, s.presence_penalty);
+  wishes.add("frequency_penalty", wish.frequency_penalty, s.frequency_penalty);
+  wishes.add_bias(wish, run);
+  wishes.add("min_tokens", wish.min_new_tokens, run.min_new_tokens, "min_new_tokens");
+  return wishes.take();
+}
+
+}  // namespace temper

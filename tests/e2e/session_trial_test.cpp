@@ -66,6 +66,7 @@ TEST_F(SessionTrial, ASessionIsPlayedAndShown) {
                          harness(player("\"service\", \"--turns\", \"2\""), ", kind = \"service\"")),
             0)
       << output();
+  EXPECT_TRUE(says("batch sizes count sessions, 2 a step and 2 an update")) << output();
   for (const char* text : {"turn 1: a prompt of", "rendered whole", "What is 0 plus 0?", "behind turn 1",
                            "said: 2 tokens", "end_reason", "\"done\""})
     EXPECT_TRUE(says(text)) << text << "\n" << output();
@@ -134,8 +135,17 @@ TEST_F(SessionTrial, ALineThatNoProgramPlaysIsNamed) {
   program_.write("data.jsonl", sums(2));
   program_.write("held.jsonl",
                  program_.read("data.jsonl") + "{\"prompt\": \"9?\", \"environment\": \"x\"}\n");
-  EXPECT_EQ(program_.run("train run.toml 'validation.data=[\"held.jsonl\"]' validation.every=1 " + one), 65);
+  const std::string held = one + " 'validation.data=[\"held.jsonl\"]' validation.every=1 ";
+  const Json found = check(held, 65);
+  ASSERT_EQ(found["errors"].size(), 1u) << found;
+  EXPECT_EQ(found["errors"][0]["key"], "validation.data");
+  EXPECT_EQ(found["errors"][0]["where"], "held.jsonl:3");
+  EXPECT_NE(found["errors"][0]["message"].get<std::string>().find("name one of rollout.harness: math"),
+            std::string::npos)
+      << found;
+  EXPECT_EQ(program_.run("train run.toml " + held), 65);
   EXPECT_TRUE(says("held.jsonl:3")) << output();
+  check(held + "validation.max_prompts=2");  // a line that no validation takes may say anything
 }
 
 }  // namespace

@@ -53,6 +53,11 @@ struct Rows {
   std::vector<std::pair<std::string, Json>> records;  // with their places
 };
 
+std::string place_of(const std::string& path, const Line& line) {
+  return line.number > 0 ? fmt::format("{}:{}", path, line.number)
+                         : fmt::format("{}, byte {}", path, line.begin);
+}
+
 Rows read_rows(const std::vector<DataSource>& sources) {
   Rows all;
   const int64_t share = std::max<int64_t>(1, kMostRows / std::ssize(sources));
@@ -62,8 +67,7 @@ Rows read_rows(const std::vector<DataSource>& sources) {
     all.rows += sample.rows;
     all.counted = all.counted && sample.counted;
     for (const Line& line : sample.lines) {
-      const std::string where = line.number > 0 ? fmt::format("{}:{}", source.path, line.number)
-                                                : fmt::format("{}, byte {}", source.path, line.begin);
+      const std::string where = place_of(source.path, line);
       all.records.emplace_back(where, parse_data_line(read_line(file, line), where));
     }
   }
@@ -228,6 +232,18 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
   warn_of_data(check, config, plan, answers);
 }
 
+/// Of the lines that a validation takes: each names a program. One that is not the first may be the only
+/// wrong one, and a run would end with it.
+void look_for_players(const InputFile& file, const std::string& path, const Config& config) {
+  const PromptStream::Limits limits{.harnesses = config.rollout.harness};
+  const int64_t most = config.validation.max_prompts;
+  for (const Line& line : sample_lines(file, kMostRows).lines) {
+    if (most > 0 && (line.number == 0 || line.number > most)) continue;
+    const std::string where = place_of(path, line);
+    limits.require_player(parse_data_line(read_line(file, line), where), where);
+  }
+}
+
 /// The first line of each held-out file is read; one that is only generated for may lack a response.
 void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools& text) {
   const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
@@ -236,8 +252,8 @@ void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools
     const InputFile file(set.path);
     const std::string where = set.path + ":1";
     const Json record = parse_data_line(read_line(file, sample_lines(file, 1).lines.front()), where);
-    if (plan.validation.sets.at(i).max_new > 0)
-      PromptStream::Limits{.harnesses = config.rollout.harness}.require_player(record, where);
+    if (plan.validation.sets.at(i).max_new > 0 && !config.rollout.harness.empty())
+      look_for_players(file, set.path, config);
     const RewardConfig rewards = rewards_of(set, config);
     const Prompt prompt = builder.build(record, where, plan.validation.loss && rewards.functions.empty());
     if (!rewards.functions.empty())

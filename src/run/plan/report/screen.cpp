@@ -103,6 +103,12 @@ std::string run_text(const RunPlan& plan, const Json& data) {
   return text;
 }
 
+/// A session may have several samples (forks): where it matters which of them are counted.
+std::string sessions_text(const BatchPlan& b) {
+  return fmt::format("batch sizes count sessions, {} a step and {} an update, however many samples one has",
+                     grouped_number(b.samples_per_step), grouped_number(b.samples_per_update));
+}
+
 std::string tokens_text(const RunPlan& plan) {
   const bool apart = plan.lengths.longest == plan.lengths.max_prompt + plan.lengths.max_new;
   const std::string lengths =
@@ -272,7 +278,9 @@ std::string screen_text(const PlanResult& result, const CheckFacts& facts, bool 
   const RunPlan& plan = result.plan;
   std::string text = verdict(result, facts) + "\n" + absent_text(facts);
   if (!plan.memory.empty()) {
-    text += line("run", run_text(plan, facts.data)) + line("tokens", tokens_text(plan));
+    text += line("run", run_text(plan, facts.data));
+    if (!facts.config.rollout.harness.empty()) text += line("sessions", sessions_text(plan.batch));
+    text += line("tokens", tokens_text(plan));
     if (facts.time) text += time_line(plan, *facts.time);
     text += line("ranks", ranks_text(plan, facts.ranks_per_node)) + line("memory", phases_text(plan));
     if (facts.model) text += line("model", model_text(plan, facts));

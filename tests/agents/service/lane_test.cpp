@@ -1,6 +1,8 @@
 // The server of sessions before a stub of the engine: clients that leave and come again, answers that several
 // want, turns that the engine does not take, limits. What counts is the same however fast the engine is.
 
+#include "src/agents/doors/chat_door.h"
+#include "src/agents/doors/messages_door.h"
 #include "tests/agents/service/rig.h"
 
 namespace temper {
@@ -217,6 +219,50 @@ TEST(SessionLane, ASessionThatWantedMoreThanItsLimitEndsByIt) {
     EXPECT_EQ(result.end.reason, reason == EndReason::done ? EndReason::limit : reason);
     EXPECT_EQ(result.end.reward, 1.0);
   }
+}
+
+Response said(const Tokenizer& tokenizer, const std::string& text) {
+  Response r;
+  r.tokens = tokenizer.encode(text, /*add_special=*/false);
+  r.text = text;
+  r.finish = FinishReason::stop;
+  r.mask.assign(r.tokens.size(), 1);
+  r.logprobs.assign(r.tokens.size(), -0.5);
+  r.versions = {{0, static_cast<int32_t>(r.tokens.size())}};
+  return r;
+}
+
+/// A turn may wait for the next step of the run. A client that wants a stream hears meanwhile, each ten
+/// seconds of the clock that the test has, that its answer is on its way; any other one waits, and both get
+/// it whole.
+TEST(OpenAnswer, WhoWaitsKeepsItsConnection) {
+  const Tokenizer tokenizer = Tokenizer::load("tests/golden/tokenizer/minimind");
+  const ChatDoor chat(tokenizer);
+  const MessagesDoor messages;
+  const std::pair<const Door*, std::string> doors[] = {
+      {&chat, ": keep-alive\n\n"}, {&messages, "event: ping\ndata: {\"type\": \"ping\"}\n\n"}};
+  for (const auto& [door, sign] : doors)
+    for (const bool stream : {true, false}) {
+      TestServer server;
+      Client client(server.port());
+      client.write(get("/later", kKey));
+      Exchange exchange = server.inbox.take();
+      ASSERT_NE(exchange, nullptr);
+      const DoorRequest request{.model = "policy", .messages = Json::array({user("one")}), .stream = stream};
+      OpenAnswer answer(std::move(exchange), *door, request, {.id = "a", .prompt = {1, 2}, .choices = {}},
+                        TurnFormat{});
+      const auto begin = OpenAnswer::Clock::now();
+      for (const int seconds : {5, 11, 15, 22}) answer.tick(begin + std::chrono::seconds(seconds));
+      answer.grow(0, {.tokens = tokenizer.encode("an answer", false), .logprobs = {}, .text = "an answer"});
+      answer.finish(0, said(tokenizer, "an answer"));
+      const ClientAnswer heard = client.read();
+      EXPECT_EQ(heard.status, 200);
+      EXPECT_NE(heard.body.find("an answer"), std::string::npos) << heard.body;
+      size_t signs = 0;
+      for (size_t at = 0; (at = heard.body.find(sign, at)) != std::string::npos; ++at) ++signs;
+      EXPECT_EQ(signs, stream ? 2u : 0u) << heard.body;
+      EXPECT_TRUE(becomes([&] { return answer.delivered(); }));
+    }
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "src/agents/service/held_wishes.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
+
+#include "src/core/log.h"
 
 namespace temper {
 namespace {
@@ -49,6 +49,16 @@ std::vector<HeldWish> held_wishes(const SamplingWish& wish, const GenerateOption
   wishes.add_bias(wish, run);
   wishes.add("min_tokens", wish.min_new_tokens, run.min_new_tokens, "min_new_tokens");
   return wishes.take();
+}
+
+void count_held(const SamplingWish& wish, const GenerateOptions& run, SessionResults& results) {
+  for (const HeldWish& held : held_wishes(wish, run)) {
+    const std::string metric = "rollout/run_sampling_held/" + held.name;
+    results.count(metric);
+    if (!held.text.empty() && results.is_first(metric))
+      log::warn("a program asks for {}, so that what is trained is what was sampled; {} counts such requests",
+                held.text, metric);
+  }
 }
 
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/agents/doors/door.h"
+#include "src/agents/service/session_results.h"
 #include "src/rollout/request.h"
 
 namespace temper {
@@ -17,5 +18,7 @@ struct HeldWish {
 
 /// One for each field that was given.
 std::vector<HeldWish> held_wishes(const SamplingWish& wish, const GenerateOptions& run);
+/// Counts them, and warns once of each field whose value is not the run's.
+void count_held(const SamplingWish& wish, const GenerateOptions& run, SessionResults& results);
 
 }  // namespace temper

@@ -6,7 +6,6 @@
 #include "src/agents/programs/program_lines.h"
 #include "src/agents/service/held_wishes.h"
 #include "src/agents/turns/messages.h"
-#include "src/core/log.h"
 
 namespace temper {
 namespace {
@@ -133,13 +132,7 @@ void SessionLane::answer_turn(uint64_t number, OpenSession& open,
                        {.status = 429,
                         .message = fmt::format("{} turns of the session are under way", kMostUnderWay),
                         .retry_after_seconds = 1});
-  for (const HeldWish& held : held_wishes(request.sampling, p_.rules.defaults)) {
-    const std::string metric = "rollout/run_sampling_held/" + held.name;
-    p_.results.count(metric);
-    if (!held.text.empty() && p_.results.is_first(metric))
-      log::warn("a program asks for {}, so that what is trained is what was sampled; {} counts such requests",
-                held.text, metric);
-  }
+  count_held(request.sampling, p_.rules.defaults, p_.results);
   TurnAsk ask{.messages = request.messages,
               .tools = request.tools,
               .arguments = request.arguments,

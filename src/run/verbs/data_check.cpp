@@ -232,8 +232,8 @@ void look_at_rows(DataCheck& check, const Config& config, const RunPlan& plan, c
   warn_of_data(check, config, plan, answers);
 }
 
-/// Of the lines that a validation takes: each names a program. One that is not the first may be the only
-/// wrong one, and a run would end with it.
+/// Each line that a validation takes names a program. The only wrong one may be any of them, and a run would
+/// end with it.
 void look_for_players(const InputFile& file, const std::string& path, const Config& config) {
   const PromptStream::Limits limits{.harnesses = config.rollout.harness};
   const int64_t most = config.validation.max_prompts;

@@ -60,16 +60,16 @@ TEST_F(AgentRequests, LinesChooseAmongTwoPrograms) {
   ASSERT_EQ(program_.run("train run.toml run.name=two run.steps=1 " + programs), 0) << output();
   std::map<std::string, int> sessions;
   for (const Json& t : responses("two", 1)) {
-    const std::string name = t["environment"];
+    const std::string name = t.at("environment");
     ++sessions[name];
     const bool calm = t["prompt"].get<std::string>().find("What is 0") != std::string::npos;
     EXPECT_EQ(name, calm ? "calm" : "pipes") << t["prompt"];
-    EXPECT_EQ(t["reward_parts"].contains("harness/calm"), calm) << t["reward_parts"];
-    EXPECT_EQ(t["reward_parts"].contains("harness/length"), !calm) << t["reward_parts"];
+    EXPECT_EQ(t.at("reward_parts").contains("harness/calm"), calm) << t.at("reward_parts");
+    EXPECT_EQ(t.at("reward_parts").contains("harness/length"), !calm) << t.at("reward_parts");
     EXPECT_EQ(t["fork"], 0);
     EXPECT_EQ(t["turns"], calm ? 2 : 3);
     EXPECT_EQ(t["end_reason"], "done");
-    const Json& requests = t["requests"];
+    const Json& requests = t.at("requests");
     ASSERT_EQ(requests.size(), calm ? 2u : 3u) << requests;
     for (size_t i = 0; i < requests.size(); ++i) {
       const Json& brought = requests[i]["messages"];
@@ -92,7 +92,7 @@ TEST_F(AgentRequests, ForksHaveTheRequestsOfTheirSessionOnce) {
   for (const Json& t : responses("forks", 1)) {
     EXPECT_EQ(t.contains("requests"), t["fork"] == 0) << t;
     if (t["fork"] == 0) {
-      EXPECT_EQ(t["requests"].size(), 4u) << "three turns and the other agent's: " << t["requests"];
+      EXPECT_EQ(t.at("requests").size(), 4u) << "three turns and the other agent's: " << t.at("requests");
     }
     forks += t["fork"] > 0;
   }
@@ -120,13 +120,13 @@ TEST_F(AgentRequests, WhatIsNotObeyedIsRefusedByNameUnlessItIsIgnored) {
       "\"$AGENT_REQUESTS_VALUE\"}, aliases = {gpt-9 = \"policy\", small = \"policy-untrained\"}";
   ASSERT_EQ(program_.run(train("open", "--script open", one, harness)), 0) << output();
   for (const Json& t : expect_done("open")) {
-    EXPECT_EQ(t["reward_parts"], (Json{{"harness", 1},
-                                       {"harness/open", 1},
-                                       {"harness/PLAIN", 3},
-                                       {"harness/NAMED", 7},
-                                       {"harness/NOT_GIVEN", -1}}));
-    EXPECT_EQ(t["requests"].size(), 4u);
-    EXPECT_EQ(t["requests"][3]["trained"], false) << "an alias of policy-untrained";
+    EXPECT_EQ(t.at("reward_parts"), (Json{{"harness", 1},
+                                          {"harness/open", 1},
+                                          {"harness/PLAIN", 3},
+                                          {"harness/NAMED", 7},
+                                          {"harness/NOT_GIVEN", -1}}));
+    EXPECT_EQ(t.at("requests").size(), 4u);
+    EXPECT_EQ(t.at("requests")[3]["trained"], false) << "an alias of policy-untrained";
     EXPECT_EQ(t["turns"], 3) << "what is not trained at the end of a path is no part of it";
   }
   ::unsetenv("AGENT_REQUESTS_VALUE");
@@ -171,7 +171,7 @@ TEST_F(AgentRequests, ClientsOfTurnsThatAreCutWaitForTheNextSteps) {
       << output();
   int over_three = 0;
   for (const Json& t : expect_done("cut", 3)) {
-    const Json& parts = t["reward_parts"];
+    const Json& parts = t.at("reward_parts");
     EXPECT_EQ(t["turns"], 2);
     EXPECT_EQ(parts["harness/stream_tokens"], 30) << parts;
     EXPECT_EQ(parts["harness/stream_ended"], 1) << parts;

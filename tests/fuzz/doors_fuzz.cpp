@@ -6,7 +6,6 @@
 #include "src/agents/doors/messages_door.h"
 #include "src/agents/doors/tokens_door.h"
 #include "src/agents/server/http_exchange.h"
-#include "src/agents/service/held_wishes.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace temper {
@@ -60,7 +59,6 @@ void expect_bounds(const DoorRequest& r) {
     for (const int32_t id : prompt) require(id >= 0, "an id that is none");
   }
   for (const std::string& stop : r.stop) require(!stop.empty(), "a stop that ends everything");
-  held_wishes(r.sampling, {});
 }
 
 }  // namespace

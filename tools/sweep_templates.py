@@ -83,10 +83,21 @@ def default_cases():
     return [case["variables"] for case in golden]
 
 
+def prepared(message):
+    """Without null keys, as apply_chat_template; its reasoning is found under both names that templates read."""
+    found = {key: value for key, value in message.items() if value is not None}
+    names = [name for name in ("reasoning_content", "thinking", "reasoning") if name in found]
+    if not names:
+        return found
+    reasoning = found[names[0]]
+    return {"thinking": found.get("thinking", reasoning),
+            **{key: value for key, value in found.items() if key != "thinking"}, "reasoning_content": reasoning}
+
+
 def expected(text, tokens, case):
     """As apply_chat_template of transformers, or None where it refuses."""
     variables = {**tokens, "add_generation_prompt": True, **case, **TODAY}
-    messages = [{k: v for k, v in m.items() if v is not None} for m in variables.pop("messages")]
+    messages = [prepared(message) for message in variables.pop("messages")]
     try:
         return chat_template_utils.render_jinja_template([messages], chat_template=text, **variables)[0][0], ""
     except Exception as error:  # whichever: the reference refuses

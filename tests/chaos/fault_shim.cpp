@@ -7,7 +7,8 @@
 //   TEMPER_FAULT       ENOSPC, EIO (it fails, nothing is done), SHORT (half is written, and it says so),
 //                      KILL (the process is killed before it), TORN (after half of it was written); HANG
 //                      (every fsync that is counted has no end), SLOW (each takes TEMPER_FAULT_SECONDS for
-//                      each MiB that was written to its file since the last one)
+//                      each MiB that was written to its file since the last one), FINALIZE (MPI_Finalize has
+//                      no end)
 //   TEMPER_FAULT_LOCK  the number of the error with which every flock below the folder fails, as on a file
 //                      system without locks
 //   TEMPER_FAULT_LOG   a file that gets a line "NUMBER CALL [w] PATH" for each call, or only for the one that
@@ -243,6 +244,11 @@ int lstat(const char* path, struct stat* to) noexcept {
 int fstat(int descriptor, struct stat* to) noexcept {
   if (meet("fstat", descriptor) == Meets::failure) return -1;
   return real<int(int, struct stat*)>("fstat")(descriptor, to);
+}
+int MPI_Finalize() {
+  if (plan().mine && strcmp(plan().fault, "FINALIZE") == 0)
+    for (;;) ::pause();
+  return real<int()>("MPI_Finalize")();
 }
 struct dirent* readdir(DIR* folder) {
   if (meet("readdir", ::dirfd(folder)) == Meets::failure) return nullptr;

@@ -1,7 +1,9 @@
 // Runs on machines as they are: ranks that share cores divide them, what is wrong with the shared memory of
-// a host is said when a run starts, and programs are built for the processors they are to run on.
+// a host is said when a run starts, what killed jobs left there is cleared, and programs are built for the
+// processors they are to run on.
 
 #include "src/core/process/cpus.h"
+#include "tests/support/background.h"
 #include "tests/support/run_fixture.h"
 
 namespace temper {
@@ -76,6 +78,84 @@ TEST_F(Machine, SharedMemoryThatIsTooSmallOrLitteredIsSaid) {
   EXPECT_TRUE(says("/dev/shm is too small: 4.0 MiB free of 10.0 MiB")) << output();
   EXPECT_TRUE(says("rm /dev/shm/vader_segment.h.0.aa.*")) << output();
   EXPECT_FALSE(says("not enough space for")) << "Open MPI: " << output();
+}
+
+/// Sessions and segments of Open MPI in folders of the test.
+class Litter : public Machine {
+ protected:
+  void SetUp() override {
+    Machine::SetUp();
+    for (const char* folder : {"mpi", "shm"}) make_directories(program_.path(folder));
+  }
+  std::string command(const std::string& run, const std::string& more = "") const {
+    return fmt::format(
+        "env OMPI_MCA_orte_tmpdir_base={} OMPI_MCA_btl_vader_backing_directory={} {}", program_.path("mpi"),
+        program_.path("shm"),
+        program_.mpirun(2, fmt::format("train run.toml run.name={} checkpoint.every=0 {}", run, more)));
+  }
+  /// The folder of Open MPI's sessions of this user, "mpi/ompi.HOST.USER".
+  std::string sessions() const {
+    const std::vector<std::string> names = list_directory(program_.path("mpi"));
+    return names.empty() ? "mpi/none" : "mpi/" + names.front();
+  }
+  std::string session(pid_t launcher) const { return fmt::format("{}/pid.{}", sessions(), launcher); }
+  /// Segments of the job; `mark`: what temper wrote into its session.
+  std::vector<std::string> segments(const std::string& mark) const {
+    std::vector<std::string> found;
+    for (const std::string& name : list_directory(program_.path("shm")))
+      if (name.find(fmt::format(".{}.", mark)) != std::string::npos) found.push_back("shm/" + name);
+    return found;
+  }
+  void make_old(const std::string& file) const {
+    std::filesystem::last_write_time(program_.path(file),
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::minutes(1));
+  }
+};
+
+/// kill -9 of an mpirun and of its ranks, beside a job that lives, and of what other programs left.
+TEST_F(Litter, OfAKilledJobIsClearedAtTheNextStartAndNoOther) {
+  Background lives(program_, command("lives", "run.steps=100000"), "lives.log");
+  ASSERT_TRUE(lives.until([&] { return steps_done("lives") > 0; })) << program_.read("lives.log");
+  std::string killed, mark;
+  {
+    Background job(program_, command("killed", "run.steps=100000"));
+    ASSERT_TRUE(job.until([&] { return steps_done("killed") > 0; })) << output();
+    killed = session(job.pid());
+    mark = program_.read(killed + "/temper-job");
+    const std::map<int, pid_t> ranks = job.ranks();
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(job.pid(), SIGKILL);
+    for (const auto& [rank, process] : ranks) ::kill(process, SIGKILL);
+    job.wait();
+  }
+  const std::vector<std::string> left = segments(mark);
+  ASSERT_EQ(left.size(), 2u) << "Open MPI cleans up by itself";
+  ASSERT_TRUE(exists(killed));
+  const std::string of_living = session(lives.pid()), living = program_.read(of_living + "/temper-job");
+  // Another program's job that was killed has no mark, and other names are nobody's business.
+  const std::string host = std::filesystem::path(sessions()).filename().string().substr(5);
+  const std::vector<std::string> others = {
+      sessions() + "/pid.4194303/0/contact",         "mpi/notes/pid.4194303/x",
+      fmt::format("shm/vader_segment.{}.1.0", host), fmt::format("shm/vader_segment.{}.{}0.0", host, mark),
+      "shm/vader_segment.other." + mark + ".0",      "shm/notes"};
+  for (const std::string& file : others) {
+    make_directories(std::filesystem::path(program_.path(file)).parent_path().string());
+    program_.write(file, std::string(5000, 'x'));
+    make_old(file);
+  }
+  for (const std::string& file : left) make_old(file);
+
+  ASSERT_EQ(program_.shell(command("next", "run.steps=1")), 0) << output();
+  EXPECT_EQ(count("temper: removed what 1 killed job left: "), 1) << output();
+  EXPECT_FALSE(exists(killed));
+  for (const std::string& file : left) EXPECT_FALSE(exists(file)) << file;
+  for (const std::string& file : others) EXPECT_TRUE(exists(file)) << file;
+  EXPECT_TRUE(exists(of_living));
+  EXPECT_EQ(segments(living).size(), 2u);
+  const int64_t steps = steps_done("lives");
+  EXPECT_TRUE(lives.until([&] { return steps_done("lives") > steps; })) << program_.read("lives.log");
+  EXPECT_EQ(program_.shell(command("after", "run.steps=1")), 0) << output();
+  EXPECT_FALSE(says("removed what")) << output();
 }
 
 /// What `make` would do, without doing it.

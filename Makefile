@@ -129,7 +129,7 @@ $(B)/tests/%_test: $(B)/tests/%_test.cpp.o $(TESTLIB) $(LIB)
 # Lets file calls of the program go wrong: tests/chaos loads it into runs.
 $(B)/tests/chaos/fault_shim.so: tests/chaos/fault_shim.cpp
 	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $< -ldl
-$(foreach t,save_faults lock finalize,$(B)/tests/chaos/$(t)_test): | $(B)/tests/chaos/fault_shim.so
+$(foreach t,save_faults lock finalize changed_inputs,$(B)/tests/chaos/$(t)_test): | $(B)/tests/chaos/fault_shim.so
 $(B)/tests/e2e/%_shim.so: tests/e2e/%_shim.cpp
 	@mkdir -p $(@D); echo "$(STEP) LINK  $@"; $(MPICXX) -std=c++20 -O1 -fPIC -shared $(WARN) -o $@ $<
 $(B)/tests/e2e/signals_test: | $(B)/tests/e2e/hangup_shim.so

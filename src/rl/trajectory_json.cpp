@@ -329,9 +329,9 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
   return t;
 }
 
-std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits) {
+std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits, FileDigest* held) {
   std::map<int64_t, PendingGroup> pending;  // by group number
-  for_each_line(path, kMaxLineBytes, [&](const std::string& line, int64_t number) {
+  const auto take = [&](const std::string& line, int64_t number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) return;
     const std::string where = fmt::format("{}:{}", path, number);
     const Json json = parse_json(line, where);
@@ -344,7 +344,8 @@ std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& li
     const std::pair key{int64_t{t.sample}, t.session ? t.session->fork : 0};
     if (group.samples.contains(key)) fail_duplicate(where, t.group, t.sample);
     group.samples.emplace(key, std::move(t));
-  });
+  };
+  for_each_line(path, kMaxLineBytes, take, held);
   std::vector<Group> groups;
   for (auto& [unused, from] : pending) {
     Group group;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/digest/file_digest.h"
 #include "src/core/json.h"
 #include "src/rl/routes.h"
 #include "src/rl/types.h"
@@ -36,8 +37,10 @@ Trajectory trajectory_from_json(const Json& line, const std::string& where, cons
 
 /// A whole file, plain or packed by zstd: groups in ascending order of their number, samples likewise, both
 /// renumbered from 0; data_position is the new group index. Empty lines are skipped: a step may have finished
-/// no prompt (rollout.tokens_per_step), and then its file is empty.
-std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits);
+/// no prompt (rollout.tokens_per_step), and then its file is empty. `held`: what the file held while it was
+/// read.
+std::vector<Group> read_rollouts(const std::string& path, const ReplayLimits& limits,
+                                 FileDigest* held = nullptr);
 
 /// Error(Exit::data) when none of the files holds a response.
 void require_responses(const std::vector<std::string>& files);

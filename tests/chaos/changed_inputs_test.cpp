@@ -3,6 +3,7 @@
 // to.
 
 #include <optional>
+#include <sstream>
 
 #include "tests/chaos/chaos_run.h"
 
@@ -110,6 +111,30 @@ class ChangedInputs : public ChaosRun {
     wait_until_gone(job);
     return runs ? std::nullopt : std::optional(job.wait());
   }
+  /// The command while somebody else writes to `file`, just before the file call of that number on it; 0:
+  /// nobody does, and all calls are written down.
+  std::string beside_a_writer(const std::string& file, int64_t call, const std::string& arguments) const {
+    const std::string shim =
+        (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fault_shim.so").string();
+    return fmt::format(
+        "env ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD={} TEMPER_FAULT_ROOT={} "
+        "TEMPER_FAULT=APPEND TEMPER_FAULT_CALL={} TEMPER_FAULT_LOG={}.calls {} {}",
+        shim, file, call, file, program_.temper(), arguments);
+  }
+  /// The run ends where it opens the file for the last time: it is another one than when the run began.
+  void expect_change_is_seen(const std::string& file, const std::string& arguments) const {
+    ASSERT_EQ(program_.shell(beside_a_writer(file, 0, arguments + " run.name=calls")), 0) << output();
+    int64_t last_open = 0;
+    std::istringstream calls(program_.read(file + ".calls"));
+    for (std::string line; std::getline(calls, line);)
+      if (line.find(" open ") != std::string::npos) last_open = std::stoll(line);
+    ASSERT_GT(last_open, 1);
+    EXPECT_EQ(program_.shell(beside_a_writer(file, last_open, arguments + " run.name=written")), 65)
+        << output();
+    EXPECT_TRUE(says("a file was changed while the run that reads it was under way")) << output();
+    EXPECT_TRUE(says(", " + file + "\n")) << output();
+    for (const char* run : {"runs/calls", "runs/written"}) remove_tree(program_.path(run));
+  }
   void place(const std::string& path, const std::string& content) const {
     if (content.empty())
       std::filesystem::remove(program_.path(path));
@@ -156,6 +181,17 @@ TEST_F(ChangedInputs, AreSeenWhenTheRunGoesOn) {
     return difference.empty() ? "" : fmt::format("{}: it is another run: {}", fault, difference);
   };
   run_cases(chaos_count(2, 200), one);
+}
+
+/// Between the digest and what is made of the file.
+TEST_F(ChangedInputs, AreSeenWhileTheRunIsUnderWay) {
+  const std::string held_out = "train run.toml run.steps=1 validation.every=1 validation.data=held.jsonl";
+  program_.write("held.jsonl", sums(5));
+  expect_change_is_seen("held.jsonl", held_out);
+  expect_change_is_seen("held.jsonl", held_out + " " + kScenarios[std::size(kScenarios) - 1].overrides);
+  ASSERT_EQ(program_.run("train run.toml run.steps=1 run.name=made"), 0) << output();
+  for (const char* name : {"first.jsonl", "second.jsonl"}) program_.write(name, rollouts("made", 1));
+  expect_change_is_seen("second.jsonl", "train run.toml --replay first.jsonl second.jsonl");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 //                      KILL (the process is killed before it), TORN (after half of it was written); HANG
 //                      (every fsync that is counted has no end), SLOW (each takes TEMPER_FAULT_SECONDS for
 //                      each MiB that was written to its file since the last one), FINALIZE (MPI_Finalize has
-//                      no end)
+//                      no end), APPEND (an empty line is added to the file before it: somebody else writes)
 //   TEMPER_FAULT_LOCK  the number of the error with which every flock below the folder fails, as on a file
 //                      system without locks
 //   TEMPER_FAULT_LOG   a file that gets a line "NUMBER CALL [w] PATH" for each call, or only for the one that
@@ -104,6 +104,12 @@ Meets meet(const char* name, const char* path, bool needs_space = false) {
   if (strcmp(fault, "KILL") == 0) {
     ::kill(::getpid(), SIGKILL);
     ::pause();
+  }
+  if (strcmp(fault, "APPEND") == 0) {
+    const long file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND);
+    syscall(SYS_write, file, "\n", 1);
+    syscall(SYS_close, file);
+    return Meets::nothing;
   }
   errno = strcmp(fault, "ENOSPC") == 0 ? ENOSPC : EIO;
   return Meets::failure;

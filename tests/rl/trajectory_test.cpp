@@ -8,6 +8,7 @@
 #include "src/core/check.h"
 #include "src/core/file.h"
 #include "src/core/text/answer_text.h"
+#include "src/core/text/block_reader.h"
 #include "src/rl/trajectory_bytes.h"
 #include "src/rl/trajectory_json.h"
 #include "tests/support/temp_dir.h"
@@ -272,6 +273,20 @@ TEST(ReadRollouts, AnEmptyFileHasNoGroups) {
   EXPECT_TRUE(read_rollouts(blank, {}).empty());
   require_responses({empty, full});
   EXPECT_THROW(require_responses({empty, blank}), Error);
+}
+
+/// Of the file as it lies there, packed or not.
+TEST(ReadRollouts, TellsWhatTheFileHeld) {
+  std::string lines;
+  for (int i = 0; i < 30000; ++i)
+    lines +=
+        fmt::format(R"({{"group":{},"prompt_tokens":[1],"response_tokens":[{}],"reward":0}})", i, i) + "\n";
+  for (const std::string& content : {lines, zstd_packed(lines), std::string()}) {
+    TempFile file(content);
+    FileDigest held;
+    EXPECT_EQ(read_rollouts(file.path(), {}, &held).size(), content.empty() ? 0u : 30000u);
+    EXPECT_EQ(held.text(), digest_of_file(file.path()).text());
+  }
 }
 
 TEST(ReadRollouts, RefusesDefectsWithTheLine) {

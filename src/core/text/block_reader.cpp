@@ -27,7 +27,7 @@ struct BlockReader::Unpacker {
   bool between = true;  // no frame is open
 };
 
-BlockReader::BlockReader(const std::string& path) : file_(path) {
+BlockReader::BlockReader(const std::string& path, Digest* digest) : file_(path), digest_(digest) {
   std::string first(kMagic.size(), '\0');
   if (file_.size() < static_cast<int64_t>(first.size())) return;
   file_.read(first.data(), 0, static_cast<int64_t>(first.size()));
@@ -40,6 +40,7 @@ bool BlockReader::read(std::string& bytes) {
   bytes.resize(static_cast<size_t>(std::min(kBlockBytes, file_.size() - offset_)));
   file_.read(bytes.data(), offset_, static_cast<int64_t>(bytes.size()));
   offset_ += static_cast<int64_t>(bytes.size());
+  if (digest_) digest_->update(bytes.data(), static_cast<int64_t>(bytes.size()));
   return !bytes.empty();
 }
 

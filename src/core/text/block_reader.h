@@ -5,14 +5,16 @@
 #include <string>
 #include <string_view>
 
+#include "src/core/digest/hash.h"
 #include "src/core/file.h"
 
 namespace temper {
 
 class BlockReader {
  public:
-  /// What the file is, its first bytes say.
-  explicit BlockReader(const std::string& path);
+  /// What the file is, its first bytes say. `digest` takes in its bytes, as they lie there, while they are
+  /// read.
+  explicit BlockReader(const std::string& path, Digest* digest = nullptr);
   ~BlockReader();
   BlockReader(const BlockReader&) = delete;
   BlockReader& operator=(const BlockReader&) = delete;
@@ -20,12 +22,15 @@ class BlockReader {
   /// The next block of at most 1 MiB; false at the end. Error(Exit::data) where a packed file is damaged or
   /// ends too early.
   bool next(std::string& block);
+  /// Of the file, as they lie there.
+  int64_t bytes() const { return file_.size(); }
 
  private:
   bool read(std::string& bytes);
   struct Unpacker;
 
   InputFile file_;
+  Digest* digest_;
   int64_t offset_ = 0;
   std::unique_ptr<Unpacker> unpacker_;  // null: plain text
 };

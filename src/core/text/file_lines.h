@@ -5,16 +5,19 @@
 #include <string>
 
 #include "src/core/check.h"
+#include "src/core/digest/file_digest.h"
 #include "src/core/file.h"
 #include "src/core/text/block_reader.h"
 
 namespace temper {
 
 /// Calls visit(line, number) for every line, counted from 1. Error(Exit::data) for one of more than
-/// `max_bytes`.
+/// `max_bytes`. `held`: what the file held while it was read, plain or packed.
 template <typename Visit>
-void for_each_line(const std::string& path, int64_t max_bytes, const Visit& visit) {
-  BlockReader file(path);
+void for_each_line(const std::string& path, int64_t max_bytes, const Visit& visit,
+                   FileDigest* held = nullptr) {
+  Digest digest;
+  BlockReader file(path, held ? &digest : nullptr);
   std::string rest, block;
   int64_t number = 0;
   while (file.next(block)) {
@@ -33,6 +36,7 @@ void for_each_line(const std::string& path, int64_t max_bytes, const Visit& visi
     }
   }
   if (!rest.empty()) visit(rest, number + 1);
+  if (held) *held = {path, file.bytes(), digest.hex()};
 }
 
 /// False for a file whose last line has no end: it is being written, or a crash cut it.

@@ -17,6 +17,7 @@ HeldOutLoss::HeldOutLoss(const Parts& parts) : p_(parts) {
     PromptStream stream({{source.path}}, c.data, c.run.seed, p_.tokenizer, p_.chat,
                         {p_.plan.lengths.max_prompt, p_.plan.lengths.longest,
                          /*with_response=*/true, p_.plan.vocab_size, p_.plan.media_token_ids});
+    digests_.push_back(stream.digests().front());
     if (!rewards_of(source, c).functions.empty() && !stream.has_responses()) {
       if (p_.all.rank() == 0) log::info("no loss on {}: its first line has no response", source.path);
       continue;

@@ -38,6 +38,8 @@ class HeldOutLoss {
   };
   /// Reads all sets. Exit::data for a line without a response, and for a set of which nothing is left.
   explicit HeldOutLoss(const Parts& parts);
+  /// What the files of the sets held, in order.
+  const std::vector<FileDigest>& digests() const { return digests_; }
 
   /// The metrics, the same on every rank; nothing when a rank was asked to stop.
   std::optional<std::map<std::string, double>> run() const;
@@ -52,6 +54,7 @@ class HeldOutLoss {
 
   Parts p_;
   std::vector<Set> sets_;
+  std::vector<FileDigest> digests_;
 };
 
 }  // namespace temper

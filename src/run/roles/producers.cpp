@@ -23,9 +23,11 @@ void SftProducer::restore(const CheckpointReader& checkpoint) {
 }
 
 bool ReplayProducer::phase(int64_t step) {
+  FileDigest held;
   std::vector<Group> groups =
       read_rollouts(files_[static_cast<size_t>(step - 1)],
-                    {plan_.vocab_size, plan_.lengths.context, plan_.routes, plan_.follows_routes});
+                    {plan_.vocab_size, plan_.lengths.context, plan_.routes, plan_.follows_routes}, &held);
+  require_unchanged(inputs_, kReplay, held);
   if (groups.empty() && portion_.has(0))
     log::warn("{} is empty: nothing is trained in step {}", files_[static_cast<size_t>(step - 1)], step);
   for (Group& g : groups)  // lags become versions: the step begins with the weights after the one before
@@ -43,8 +45,6 @@ std::unique_ptr<Role> make_sft_producer(const RoleParts& p) {
   return std::make_unique<SftProducer>(p.groups, *p.prompts, p.task.plan.batch.prompts_per_step, p.portion);
 }
 
-std::unique_ptr<Role> make_replay_producer(const RoleParts& p) {
-  return std::make_unique<ReplayProducer>(p.groups, p.task.plan, p.task.replay_files, p.portion);
-}
+std::unique_ptr<Role> make_replay_producer(const RoleParts& p) { return std::make_unique<ReplayProducer>(p); }
 
 }  // namespace temper

@@ -25,14 +25,19 @@ class SftProducer : public Role {
 /// Takes the groups of a step from a rollout file.
 class ReplayProducer : public Role {
  public:
-  ReplayProducer(GroupExchange& groups, const RunPlan& plan, std::vector<std::string> files, Portion portion)
-      : groups_(groups), plan_(plan), files_(std::move(files)), portion_(portion) {}
+  explicit ReplayProducer(const RoleParts& parts)
+      : groups_(parts.groups),
+        plan_(parts.task.plan),
+        files_(parts.task.replay_files),
+        inputs_(parts.inputs),
+        portion_(parts.portion) {}
   bool phase(int64_t step) override;
 
  private:
   GroupExchange& groups_;
   const RunPlan& plan_;  // says which ids and lengths a file may have
   std::vector<std::string> files_;
+  const InputDigests& inputs_;
   Portion portion_;
 };
 

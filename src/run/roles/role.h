@@ -28,6 +28,7 @@
 #include "src/run/plan/plan.h"
 #include "src/run/record/journal.h"
 #include "src/run/record/memory_ledger.h"
+#include "src/run/record/origins/input_digests.h"
 #include "src/run/record/run_checkpoint.h"
 #include "src/run/record/trace.h"
 
@@ -95,6 +96,7 @@ struct Lead {
 /// What a rank offers to the roles that are made on it.
 struct RoleParts {
   const RunTask& task;
+  const InputDigests& inputs;  // what they held when the run began
   Ctx& ctx;
   ModelPool& models;
   EndOfRun& end;

@@ -150,6 +150,14 @@ bool ValidationRole::phase(int64_t step) {
   return true;
 }
 
+void ValidationRole::require_unchanged_files(const InputDigests& inputs) const {
+  const auto require = [&](const std::vector<FileDigest>& read) {
+    for (const FileDigest& file : read) require_unchanged(inputs, "validation.data", file);
+  };
+  if (loss_) require(loss_->digests());
+  if (validation_) require(validation_->digests());
+}
+
 std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
   const Config& config = p.task.config();
   const RunPlan& plan = p.task.plan;
@@ -166,8 +174,10 @@ std::unique_ptr<Role> make_validation_role(const RoleParts& p) {
     generated.emplace(config, plan, p.all_ranks(), p.portion,
                       Validation::Maker{p.ctx, p.engine(), *p.tokenizer, p.rewards, p.model_share.team},
                       p.model().config(), p.chat, stops, p.task.helpers);
-  return std::make_unique<ValidationRole>(loss, generated, p.journal, p.memory, config.validation.every,
-                                          p.lead.last_step);
+  auto role = std::make_unique<ValidationRole>(loss, generated, p.journal, p.memory, config.validation.every,
+                                               p.lead.last_step);
+  role->require_unchanged_files(p.inputs);
+  return role;
 }
 
 }  // namespace temper

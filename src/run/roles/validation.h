@@ -108,6 +108,8 @@ class ValidationRole : public Role {
     if (parts) validation_.emplace(*parts);
   }
   bool phase(int64_t step) override;
+  /// Exit::data where a file was read that is not what it was when the run began.
+  void require_unchanged_files(const InputDigests& inputs) const;
 
  private:
   bool is_due(int64_t step) const {

@@ -72,6 +72,7 @@ void RunRank::load_policy() {
 
 RoleParts RunRank::role_parts() {
   return {.task = task,
+          .inputs = inputs.digests,
           .ctx = host->ctx(),
           .models = *models,
           .end = links.end,

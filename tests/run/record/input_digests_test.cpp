@@ -52,6 +52,17 @@ TEST(InputDigests, RanksThatReadDifferentFilesAreNamed) {
                [&] { agree_on_inputs({}, ranks); });
 }
 
+TEST(InputDigests, AFileThatIsReadOnceMoreMustBeWhatItWas) {
+  const FileDigest held = digest_of_text("a", "rows");
+  const InputDigests began = inputs("validation.data", {digest_of_text("b", "others"), held});
+  require_unchanged(began, "validation.data", held);
+  for (const FileDigest& now : {digest_of_text("a", "rowS"), digest_of_text("c", "rows")})
+    expect_error(Exit::data, {"validation.data, " + now.path, now.text(), "put the old content back"},
+                 "changed", [&] { require_unchanged(began, "validation.data", now); });
+  expect_error(Exit::data, {"none when the run began"}, "other key",
+               [&] { require_unchanged(began, kReplay, held); });
+}
+
 TEST(InputDigests, OnlyKeysOfBothSidesAreCompared) {
   const InputDigests before = inputs("data.train", {digest_of_text("a", "x"), digest_of_text("b", "y")});
   EXPECT_TRUE(changed_content(before, inputs("model.path", {digest_of_text("c", "z")})).empty());

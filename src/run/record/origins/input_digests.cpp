@@ -145,6 +145,20 @@ bool same_content(const InputDigests& before, const InputDigests& after, const s
   return equal_in(before.of(key), after.of(key), name);
 }
 
+void require_unchanged(const InputDigests& inputs, const std::string& key, const FileDigest& now) {
+  std::string before = "none";
+  for (const auto& [name, file] : inputs.of(key)) {
+    if (file.path != now.path) continue;
+    if (file.same_content(now)) return;
+    before = file.text();
+  }
+  fail(Exit::data, {.what = "a file was changed while the run that reads it was under way",
+                    .where = fmt::format("{}, {}", key, now.path),
+                    .why = fmt::format("{} when the run began, {} now", before, now.text()),
+                    .fix = "leave the files of a run alone until it has ended; put the old content back, or "
+                           "begin another run"});
+}
+
 void tell_what_changed(const InputDigests& inputs, const std::string& folder) {
   const InputDigests::Files& model = inputs.of("model.path");
   if (!model.contains("config.json")) return;

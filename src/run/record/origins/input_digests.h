@@ -59,6 +59,10 @@ bool same_content(const InputDigests& before, const InputDigests& after, const s
 bool same_content(const InputDigests& before, const InputDigests& after, const std::string& key,
                   const std::string& name);
 
+/// A file is read once more. Exit::data where it was not read for the key when the run began, or has another
+/// content now.
+void require_unchanged(const InputDigests& inputs, const std::string& key, const FileDigest& now);
+
 /// Warns of files that an export takes out of `folder`, and that are not those which the run read in its
 /// model folder.
 void tell_what_changed(const InputDigests& inputs, const std::string& folder);

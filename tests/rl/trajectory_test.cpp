@@ -275,7 +275,7 @@ TEST(ReadRollouts, AnEmptyFileHasNoGroups) {
   EXPECT_THROW(require_responses({empty, blank}), Error);
 }
 
-/// Of the file as it lies there, packed or not.
+/// The digest is that of the file as it lies there, packed or not.
 TEST(ReadRollouts, TellsWhatTheFileHeld) {
   std::string lines;
   for (int i = 0; i < 30000; ++i)

@@ -22,7 +22,7 @@ class BlockReader {
   /// The next block of at most 1 MiB; false at the end. Error(Exit::data) where a packed file is damaged or
   /// ends too early.
   bool next(std::string& block);
-  /// Of the file, as they lie there.
+  /// The size of the file as it lies there.
   int64_t bytes() const { return file_.size(); }
 
  private:

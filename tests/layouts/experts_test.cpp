@@ -152,7 +152,7 @@ TEST_F(ExpertsRun, StateOfOneLayoutLoadsUnderAnother) {
     }
     ASSERT_EQ(train_each(runs), 0) << output();
     for (const Run& run : runs) {
-      // Of weights and moments that all steps before have made.
+      // The last gradients are those of weights and moments that all steps before have made.
       const auto file = [&](const std::string& of) {
         return fmt::format("gradients-{}/{}", of, last_update);
       };

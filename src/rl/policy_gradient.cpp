@@ -50,7 +50,7 @@ AdvantageOptions advantage_options(const AlgorithmConfig& c, const RewardConfig&
 /// Sums of an update beside those that are metrics themselves.
 struct TokenSums {
   double pg = 0, kl = 0, entropy = 0, clipped = 0, dual_clipped = 0, old_minus_new = 0, counted = 0,
-         weights = 0, capped = 0, kl_clamped = 0;
+         weights = 0, squares = 0, capped = 0, kl_clamped = 0;
 };
 
 }  // namespace
@@ -117,6 +117,7 @@ LossResult PolicyGradient::loss(std::span<const double> logprob, std::span<const
         reference ? kl_term(kl_estimator_, logprob[t], in.ref_logprob[t], kl_limits_) : KlTerm{0, 0};
     const double importance = weights[t].value;
     sum.weights += importance;
+    sum.squares += importance * importance;
     sum.capped += weights[t].bounded;
     sum.pg += weight * (importance * pg.value);
     sum.kl += weight * kl.value;
@@ -141,6 +142,7 @@ LossResult PolicyGradient::loss(std::span<const double> logprob, std::span<const
                  {"old_minus_new_logprob", sum.old_minus_new},
                  {"counted_tokens", sum.counted},
                  {"importance_weights", sum.weights},
+                 {"squared_weights", sum.squares},
                  {"capped_weights", sum.capped},
                  {"clamped_kl", sum.kl_clamped}};
   if (loss_options_.dual_clip > 0) result.sums["dual_clipped_tokens"] = sum.dual_clipped;
@@ -157,6 +159,8 @@ Metrics PolicyGradient::metrics(const std::map<std::string, double>& sums) const
   metrics["actor/ppo_kl"] = sums.at("old_minus_new_logprob") / counted;
   metrics["actor/tis_weight"] = sums.at("importance_weights") / counted;
   metrics["actor/tis_clipfrac"] = sums.at("capped_weights") / counted;
+  const double weights = sums.at("importance_weights"), squares = sums.at("squared_weights");
+  metrics["actor/tis_ess"] = squares > 0 ? weights * weights / (counted * squares) : 0;
   metrics["actor/kl_clipfrac"] = sums.at("clamped_kl") / counted;
   if (loss_options_.dual_clip > 0)
     metrics["actor/pg_clipfrac_lower"] = sums.at("dual_clipped_tokens") / counted;

@@ -12,6 +12,7 @@
 #include "src/config/load.h"
 #include "src/core/check.h"
 #include "src/core/json.h"
+#include "src/rl/kl.h"
 #include "src/rl/policy_gradient.h"
 #include "src/rl/registry.h"
 
@@ -215,6 +216,30 @@ TEST(Losses, ReferenceTable) {
   }
 }
 
+/// A KL of kind k3 in the loss, from the same table: its own ratio is none of it.
+TEST(Losses, ReferenceTableWithKl) {
+  AlgorithmConfig config;
+  config.clip_high = 0.28, config.dual_clip = 3;
+  config.kl_coef = 0.04, config.kl_estimator = "k3";
+  const LossResult result =
+      PolicyGradient(config).loss(std::vector{-0.9, -2.1, -0.4, -1.2, -0.3}, std::vector<double>(5),
+                                  {{-1, -2, -0.5, -1, -0.6},
+                                   {},
+                                   {-1.2, -1.9, -0.6, -1, -0.5},
+                                   {1, 1, 1, -0.5, -0.5},
+                                   std::vector(5, 0.2),
+                                   {0, 3, 5}});
+  const double gradient[] = {-0.2189607294, -0.1827387057, -0.2195840296, 0.0801018532, 0.1364360347};
+  EXPECT_NEAR(result.sums.at("actor/loss"), -0.4052082128, 1e-10);
+  EXPECT_NEAR(result.sums.at("actor/pg_loss"), -0.4061768948, 1e-10);
+  for (size_t t = 0; t < 5; ++t) EXPECT_NEAR(result.dlogprob[t], gradient[t], 1e-10) << t;
+  for (const auto& [d, k2, k3] :
+       {std::array{0.3, 0.045, 0.04081822}, {-0.2, 0.02, 0.02140276}, {0.2, 0.02, 0.01873075}}) {
+    EXPECT_NEAR(kl_term(KlEstimator::k2, d - 1, -1, {}).value, k2, 1e-8);
+    EXPECT_NEAR(kl_term(KlEstimator::k3, d - 1, -1, {}).value, k3, 1e-8);
+  }
+}
+
 TEST(Losses, DualClipHoldsOnlyNegativeAdvantages) {
   AlgorithmConfig config;
   config.dual_clip = 3;
@@ -246,6 +271,23 @@ TEST(Importance, IsOneOnPolicy) {
         EXPECT_FALSE(w.bounded);
       }
     }
+}
+
+/// Weights of 0.5, 1, 2 and 0.9, as in the table of golden numbers.
+TEST(Importance, EffectiveSampleSize) {
+  AlgorithmConfig config;
+  config.tis_cap = 3;
+  const PolicyGradient algorithm(config);
+  const std::vector<double> lp(4, -1.0);
+  LossInputs in{lp, {}, {}, std::vector(4, 0.5), std::vector(4, 0.25), {0, 4}};
+  for (const double w : {0.5, 1.0, 2.0, 0.9}) in.sampled_logprob.push_back(-1 - std::log(w));
+  const auto share = [&](const LossInputs& of) {
+    return algorithm.metrics(algorithm.loss(lp, std::vector<double>(4), of).sums).at("actor/tis_ess");
+  };
+  EXPECT_NEAR(share(in), 0.79867987, 1e-8);
+  in.sampled_logprob = lp;
+  EXPECT_EQ(share(in), 1) << "on policy";
+  EXPECT_EQ(algorithm.metrics(algorithm.loss({}, {}, {}).sums).at("actor/tis_ess"), 0) << "of no token";
 }
 
 TEST(Importance, RejectsResponsesThatAreTooFar) {

@@ -17,6 +17,7 @@ constexpr std::array kMetrics{
     MetricDoc{"actor/ppo_kl", "mean log-prob at the step's start minus now"},
     MetricDoc{"actor/{tis_weight,tis_clipfrac}",
               "weight of tokens of older weights, and the share at a bound"},
+    MetricDoc{"actor/tis_ess", "effective sample size by these weights, as a share of the tokens"},
     MetricDoc{"actor/rollout_logprob_diff_max",
               "largest difference of trainer and rollout; on policy exactly 0"},
     MetricDoc{"{actor,train}/grad_norm", "norm of the gradient before clipping"},

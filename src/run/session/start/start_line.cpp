@@ -52,7 +52,7 @@ std::string start_text(const RunTask& task, const RunInputs& inputs, const Start
                      count_text(plan.num_ranks, "rank"), facts.threads, device_name(plan.device),
                      dtype_name(plan.dtype), how_to_stop()) +
          fmt::format("\n  {} in all; {}{}", count_text(plan.batch.updates_total, "update"),
-                     make_algorithm(config.algorithm)->describe(),
+                     make_algorithm(config.algorithm, config.reward)->describe(),
                      facts.digest.empty() ? "" : "; weights of digest " + facts.digest) +
          (plan.aux_losses.empty() ? "" : "; auxiliary losses of routers: " + plan.aux_losses);
 }

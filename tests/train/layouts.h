@@ -157,7 +157,7 @@ class TrainedLayouts : public OnRanks {
   };
   static std::span<const TypeChecks> checks() {
     static constexpr TypeChecks kCpu[] = {
-        {DType::f32, true}, {DType::bf16, true}, {DType::f64, false, 1e-10, 1e-10}};
+        {DType::f32, true}, {DType::bf16, true}, {DType::f64, false, 1e-12, 1e-12}};
     static constexpr TypeChecks kGpu[] = {{DType::f32, true, 1e-4, 0.05}, {DType::bf16, true, 0.05, 0.2}};
     if (device_of_layouts() == Device::cuda) return kGpu;
     return kCpu;

@@ -245,8 +245,8 @@ TEST_F(ShardedTrainer, TrainsLikeOneRank) {
     const Trained got = train(*shared, *comm_, *dp_, kOneEach);
     EXPECT_EQ(got.num_microbatches, 13);
     EXPECT_GT(want.norms[0], 0.5);
-    expect_near("norms", got.norms, want.norms, 1e-10);
-    expect_near("weights", got.weights, want.weights, 1e-10);
+    expect_near("norms", got.norms, want.norms, 1e-12);
+    expect_near("weights", got.weights, want.weights, 1e-12);
   }
 }
 

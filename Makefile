@@ -189,6 +189,10 @@ test-clients: deps
 test-outside: deps
 	@$(MAKE) --no-print-directory build/temper
 	@$(PYTHON) tests/outside/run.py build/temper
+# The scripts of tools/trackers in runs: with fakes, and with wandb and mlflow themselves where PYTHON has them.
+test-trackers: deps
+	@$(MAKE) --no-print-directory build/temper
+	@$(PYTHON) tests/trackers/run.py build/temper
 # As many faults as the program is held to; `make test` has a minute of them. CHAOS_SEED draws others.
 chaos: deps
 	@$(MAKE) --no-print-directory build/temper $(CHAOS_TESTS)
@@ -282,6 +286,7 @@ help:
 	@echo "make test-learn             methods, experts, a hybrid model and agents learn their tasks (hours)"
 	@echo "make test-clients           openai, lm-eval, Claude Code and others (from PyPI, of PYTHON=python3) as they are"
 	@echo "make test-outside           updates of each method, correction, teacher and adapters beside torch (of PYTHON=python3)"
+	@echo "make test-trackers          scripts for W&B and MLflow in runs: with fakes, and the packages that PYTHON=python3 has"
 	@echo "make test-tsan              data races: tests of core, comm, ops, train and agents, and runs, under the thread sanitizer"
 	@echo "make test-asan              memory errors and undefined behaviour: most tests, under the sanitizers of g++"
 	@echo "make chaos                  kills, signals, stops, failing file calls, changed bits, hostile clients (an hour; CHAOS_SEED=1)"
@@ -299,6 +304,6 @@ help:
 	@echo "make $(B)/tests/ops/norm_test   one test; it runs from here"
 	@echo "MODE=release|debug|asan|tsan  CUDA=0|1 (1 where nvcc is)  ARCH=native  DEPS_PREFIX=DIR (include/, lib/)  PCH=0  -j1"
 
-.PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-learn test-clients test-outside test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
+.PHONY: all deps test without-cuda fuzz fuzzers test-asan asan-tests test-slurm test-gpu test-long test-layouts test-learn test-clients test-outside test-trackers test-tsan tsan-tests chaos tests demo demo-control learn bench benches bench-ranks install package test-package clean help FORCE
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -41,7 +41,9 @@ class Tracker:
         self.run = self.wandb.init(project=options.project, entity=options.entity, id=message["id"], name=message["name"],
                                    dir=message["folder"], config=nested(message["config"]), resume="allow")
 
-    def has(self):
+    def has(self, told):
+        if self.run.offline:  # it knows nothing of what folders of earlier starts hold
+            return told
         return self.run.step - 1 if self.run.resumed else -1
 
     def log(self, step, metrics, samples):
@@ -72,7 +74,7 @@ def main():
         message = json.loads(line)
         if message["type"] == "run":
             tracker = Tracker(message, options)
-            answer(tracker.has())
+            answer(tracker.has(message["has"]))
         elif message["type"] == "sample":
             samples.append(message)
         elif message["type"] == "metrics":

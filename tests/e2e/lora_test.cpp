@@ -4,7 +4,7 @@
 
 #include "src/io/checkpoint/manifest.h"
 #include "src/io/hf/safetensors.h"
-#include "tests/support/run_fixture.h"
+#include "tests/e2e/hybrid_run.h"
 #include "tests/support/run_list.h"
 #include "tests/support/same_run.h"
 
@@ -123,6 +123,41 @@ TEST_F(LoraRun, BaseStaysAndAdaptersAreWhatWasTrained) {
   for (size_t i = 0; i < now.size(); ++i) EXPECT_NEAR(merged[i], now[i], 2e-4);
 }
 
+/// Adapters of a model with gated delta nets are those of its attention and MLPs; of one with experts, which
+/// lie on several ranks, those of attention. They change what is said, and folders hold them.
+TEST_F(LoraRun, DeltaNetsAndExpertsOverRanks) {
+  ASSERT_EQ(program_.init_model("hybrid", kTinyHybrid), 0) << output();
+  ASSERT_EQ(program_.init_model("experts", tiny_hybrid_moe().c_str()), 0) << output();
+  struct Layout {
+    const char *name, *model, *keys;
+  };
+  const Layout layouts[] = {
+      {"dp2", "hybrid", ""},
+      {"tp2", "hybrid", "roles.trainer.tp=2 roles.rollout.tp=2"},
+      {"pp2", "hybrid", "roles.trainer.pp=2"},
+      {"zero3", "hybrid", "roles.trainer.zero=3"},
+      {"ep1", "experts", "roles.trainer.ep=1"},
+      {"ep2", "experts", "roles.trainer.ep=2 roles.trainer.zero=3"},
+      {"tp2ep2", "experts", "roles.trainer.tp=2 roles.trainer.ep=2 roles.rollout.tp=2 roles.rollout.ep=2"},
+  };
+  std::vector<RanksRun> runs;
+  for (const Layout& l : layouts)
+    runs.push_back({2, fmt::format("train run.toml run.name={} model.path={} checkpoint.export_hf_every=2 {}",
+                                   l.name, l.model, l.keys)});
+  ASSERT_EQ(run_each(runs), 0) << output();
+  for (const Layout& l : layouts) {
+    const std::string first = l.model == std::string("hybrid") ? "dp2" : "ep1";
+    expect_same_numerics(l.name);
+    EXPECT_EQ(steps_done(l.name), 3) << l.name;
+    EXPECT_EQ(rollouts(l.name, 1), rollouts(first, 1)) << l.name;
+    EXPECT_NE(recorded(l.name, 3, "logprobs"), recorded(l.name, 3, "ref_logprobs")) << l.name;
+    EXPECT_EQ(recorded(l.name, 3, "ref_logprobs"), scored(l.name, 3, fmt::format("--model {}", l.model)));
+    EXPECT_EQ(
+        recorded(l.name, 3, "logprobs"),
+        scored(l.name, 3, fmt::format("--model {} --lora runs/{}/export/step-000002", l.model, l.name)));
+  }
+}
+
 /// From a PEFT folder: the run begins there, and its reference stays there.
 TEST_F(LoraRun, BeginsWithAFolderOfAdapters) {
   ASSERT_EQ(program_.run("train run.toml"), 0) << output();
@@ -179,6 +214,12 @@ TEST_F(LoraRun, CheckpointHoldsNothingOfTheBase) {
 
 TEST_F(LoraRun, WrongKeysAreRefused) {
   expect_refused(R"('lora.targets=["q_porj"]')", {"lora.targets", "q_porj", "q_proj", "down_proj"});
+  ASSERT_EQ(program_.init_model("hybrid", kTinyHybrid), 0) << output();
+  ASSERT_EQ(program_.init_model("experts", tiny_hybrid_moe().c_str()), 0) << output();
+  expect_refused(R"(model.path=hybrid 'lora.targets=["in_proj_qkv"]')",
+                 {"lora.targets", "in_proj_qkv", "q_proj", "down_proj"});
+  expect_refused(R"(model.path=experts 'lora.targets=["gate_proj"]')",
+                 {"lora.targets", "experts get none", "q_proj"});
   expect_refused("model.init=random", {"model.init"});
   expect_refused(R"('train.freeze=["model.norm.weight"]')", {"train.freeze", "nothing else is trained"});
   expect_refused("lora.path=nowhere", {"lora.path", "does not exist"});

@@ -25,7 +25,7 @@ except ImportError as error:
 
 SCRIPT = os.path.join(ROOT, "tools", "golden", "outside.py")
 REPLAY = os.path.join(ROOT, "tests", "golden", "replay")
-UPDATES, TOLERANCE, LIMIT = 3, 1e-9, 120
+UPDATES, TOLERANCE, LIMIT, MOST_LINES = 3, 1e-9, 120, 80
 CONFIG = f"""
 run.name = "run"
 run.steps = 1
@@ -148,6 +148,10 @@ def main():
     temper, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
     chosen = [case for case in cases() if not wanted or any(word in case[0] for word in wanted)]
     failed, largest, losses = 0, {}, {}
+    with open(SCRIPT) as f:
+        if (lines := len(f.readlines())) > MOST_LINES:  # who doubts it reads it
+            print(f"FAIL {SCRIPT} has {lines} lines, more than {MOST_LINES}")
+            failed += 1
     with tempfile.TemporaryDirectory() as folder:
         rollouts.write(folder, os.path.join(REPLAY, "model"))
         for file, text in (("run.toml", CONFIG + REWARDS), ("alone.toml", CONFIG)):

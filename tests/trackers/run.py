@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""tools/trackers/wandb.py and mlflow.py in runs, with the fakes beside this file, and with the packages themselves where PYTHON has
-them (wandb offline, mlflow with a folder): config, metrics of each step once, samples; a run that goes on, one that was set
-back by a crash, and one whose Python lacks the package. `make test-trackers PYTHON=...` runs it.
+"""tools/trackers/wandb.py and mlflow.py in runs, with the fakes beside this file, and with the packages themselves where
+PYTHON has them (wandb offline, mlflow with a folder): config, metrics of each step once, samples; a run that goes on, one
+that was set back by a crash, and one whose Python lacks the package. `make test-trackers PYTHON=...` runs it.
 usage: tests/trackers/run.py TEMPER"""
 
 import glob
@@ -108,7 +108,7 @@ def goes_on(case, store):
     for step, line in wanted.items():
         for name, value in line.items():
             own = store.name_of(name)
-            if name == "step" or value is None or name.startswith(("timing_s/", "perf/")):  # others, of steps made again
+            if name == "step" or value is None or name.startswith(("timing_s/", "perf/")):  # steps made again have others
                 continue
             if own not in logged[step]:
                 raise AssertionError(f"step {step} lacks {name}")

@@ -77,7 +77,7 @@ class FakeMlflow:
 
 
 class Wandb:
-    """Folders of offline runs: a log of LevelDB's form behind 7 bytes, of protocol buffers. Each start has a folder, all one id."""
+    """Folders of offline runs, one a start: a log of LevelDB's form behind 7 bytes, of protocol buffers."""
     FINISHED = [0, 0]
     BLOCK, HEAD, BEGIN = 32768, 7, 7
 

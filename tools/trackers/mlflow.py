@@ -74,11 +74,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--experiment", default="temper")
     options = parser.parse_args()
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.dup(1)  # open until the process ends, when the package has written all: who closes it is taken for done
     os.dup2(2, 1)  # what the package prints goes to stderr: stdout holds answers alone
 
     def answer(step):
-        print(json.dumps({"step": step}), file=answers, flush=True)
+        os.write(answers, (json.dumps({"step": step}) + "\n").encode())
 
     tracker, samples = None, []
     for line in sys.stdin:

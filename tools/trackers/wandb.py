@@ -56,6 +56,7 @@ class Tracker:
 
     def finish(self, finished):
         self.run.finish(exit_code=0 if finished else 75)
+        self.wandb.teardown()  # waits for the process that writes its files
 
 
 def main():
@@ -63,11 +64,11 @@ def main():
     parser.add_argument("--project", default="temper")
     parser.add_argument("--entity")
     options = parser.parse_args()
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.dup(1)  # open until the process ends, when the package has written all: who closes it is taken for done
     os.dup2(2, 1)  # what the package prints goes to stderr: stdout holds answers alone
 
     def answer(step):
-        print(json.dumps({"step": step}), file=answers, flush=True)
+        os.write(answers, (json.dumps({"step": step}) + "\n").encode())
 
     tracker, samples = None, []
     for line in sys.stdin:

@@ -1,8 +1,12 @@
 """What tools/trackers/wandb.py uses of the package wandb: calls are lines of the file $TRACKED, which is the server, too.
-With WANDB_MODE=offline nothing is known of runs that were before."""
+With WANDB_MODE=offline nothing is known of earlier runs. It writes while Python ends, as wandb itself does the last of it."""
 
+import atexit
 import json
 import os
+import time
+
+_late = []
 
 
 class Table:
@@ -12,8 +16,14 @@ class Table:
 
 
 def _write(**line):
+    _late.append(json.dumps(line) + "\n")
+
+
+@atexit.register
+def _write_late():
+    time.sleep(0.5)
     with open(os.environ["TRACKED"], "a") as f:
-        f.write(json.dumps(line) + "\n")
+        f.writelines(_late)
 
 
 def _logged(run):
@@ -39,6 +49,10 @@ class Run:
 
     def finish(self, exit_code):
         _write(run=self.id, finish=exit_code)
+
+
+def teardown():
+    pass
 
 
 def init(project, entity, id, name, dir, config, resume):

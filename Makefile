@@ -176,7 +176,7 @@ test-long: deps
 test-layouts: deps
 	@$(MAKE) --no-print-directory build/temper $(LAYOUT_TESTS)
 	@SUITE=layouts JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)
-# Methods, models of each kind and agents learn their tasks, and from shuffled answers none: an hour and more on two cores.
+# Methods (12 minutes on two cores), models of each kind (an hour) and agents learn their tasks, and from shuffled answers none.
 test-learn: deps
 	@$(MAKE) --no-print-directory build/temper $(LEARN_TESTS)
 	@SUITE=learn JOBS=1 LIMIT=7200 tools/run_tests.sh $(B)

@@ -40,13 +40,13 @@ inline constexpr Scenario kScenarios[] = {
      "run.max_policy_lag=1 checkpoint.every=1 roles.teacher.path=teacher algorithm.teacher_coef=0.5 "
      "roles.rollout.ranks='\"0\"' roles.reference.ranks='\"0\"' roles.teacher.ranks='\"1\"' "
      "roles.trainer.ranks='\"2\"' rollout.tokens_per_step=4 rollout.max_new_tokens=10 "},
-    // A validation stops it at its fourth step; the best checkpoints are others than the newest.
+    // A validation stops it at the fifth of seven steps; the best checkpoints are others than the newest.
     {"validated", 2,
-     "run.max_policy_lag=1 checkpoint.every=2 checkpoint.keep=1 validation.data=data.jsonl "
-     "validation.at_start=true validation.every=1 validation.max_prompts=4 validation.samples_per_prompt=2 "
+     "run.steps=7 checkpoint.every=2 checkpoint.keep=1 validation.data=data.jsonl "
+     "validation.every=1 validation.max_prompts=4 validation.samples_per_prompt=2 "
      "'rollout.stop=[\"e\",\"a\",\"i\",\"o\"]' rollout.max_new_tokens=12 "
      "checkpoint.best.metric=val/data/response_length/mean checkpoint.best.mode=max "
-     "run.stop_when.metric=val/data/response_length/mean run.stop_when.at_least=1 run.stop_when.times=4 "},
+     "run.stop_when.metric=val/data/response_length/mean run.stop_when.at_least=1 run.stop_when.times=5 "},
     {"sft", 2,
      "algorithm.name=sft algorithm.kl_coef=0 algorithm.entropy_coef=0 rollout.samples_per_prompt=1 "
      "train.samples_per_update=3 checkpoint.every=1 "},

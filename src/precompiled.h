@@ -1,5 +1,5 @@
-// Headers of others that most files of src/ include, compiled once (Makefile). Every file includes them
-// itself, too.
+// Headers of others that most files of src/ include, and what is declared of Json, compiled once (Makefile).
+// Every file includes them itself, too.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>

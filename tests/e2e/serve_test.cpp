@@ -53,6 +53,18 @@ class Serve : public RunFixture {
             {"max_tokens", tokens}, {"temperature", 0},
             {"logprobs", true},     {"return_token_ids", true}};
   }
+  /// Stops the server when it makes two answers of so many tokens, one of them as a stream, of which `piece`
+  /// has come.
+  void stop_inside_of_answers(Client& whole, Client& stream, int tokens, std::string& piece) const {
+    Json body = chat("x", tokens);
+    body["logit_bias"] = {{"2", -1000}, {"0", -1000}};  // it says no end by itself
+    whole.write(request("/v1/chat/completions", body));
+    body["stream"] = true;
+    stream.write(request("/v1/chat/completions", body));
+    ASSERT_EQ(stream.read_head(60).status, 200);
+    ASSERT_TRUE(stream.chunk(piece, 60));
+    ::kill(job_->pid(), SIGTERM);
+  }
   static std::string question(int i) { return fmt::format("What is {} plus {}?", i, 3 * i); }
 
   /// Clients that ask at once.
@@ -315,16 +327,9 @@ TEST_F(Serve, SaysByNameWhatItCannotDo) {
 TEST_F(Serve, AStopWaitsForOpenAnswers) {
   prepare_long_model();
   start("", 0, "--model long");
-  Json body = chat("x", 1500);
-  body["logit_bias"] = {{"2", -1000}, {"0", -1000}};  // it says no end by itself
   Client whole(port_), stream(port_);
-  whole.write(request("/v1/chat/completions", body));
-  body["stream"] = true;
-  stream.write(request("/v1/chat/completions", body));
   std::string piece;
-  ASSERT_EQ(stream.read_head(60).status, 200);
-  ASSERT_TRUE(stream.chunk(piece, 60));
-  ::kill(job_->pid(), SIGTERM);
+  ASSERT_NO_FATAL_FAILURE(stop_inside_of_answers(whole, stream, 1500, piece));
   std::string events = piece;
   while (stream.chunk(piece, 60) && !piece.empty()) events += piece;
   EXPECT_TRUE(events.ends_with("data: [DONE]\n\n")) << events.substr(events.size() - 200);
@@ -339,17 +344,9 @@ TEST_F(Serve, AStopWaitsForOpenAnswers) {
 TEST_F(Serve, AStopThatCannotWaitTellsItsClients) {
   prepare_long_model();
   start("--grace 0.05", 0, "--model long");
-  Json body = chat("x", 16000);
-  body["logit_bias"] = {{"2", -1000}, {"0", -1000}};
   Client whole(port_), stream(port_);
-  whole.write(request("/v1/chat/completions", body));
-  body["stream"] = true;
-  stream.write(request("/v1/chat/completions", body));
-  std::string piece;
-  ASSERT_EQ(stream.read_head(60).status, 200);
-  ASSERT_TRUE(stream.chunk(piece, 60));
-  ::kill(job_->pid(), SIGTERM);
-  std::string events, last;
+  std::string piece, last;
+  ASSERT_NO_FATAL_FAILURE(stop_inside_of_answers(whole, stream, 16000, piece));
   bool ended = false;
   while (stream.chunk(piece, 60) && !(ended = piece.empty())) last = piece;
   EXPECT_TRUE(ended) << "the stream has its end";

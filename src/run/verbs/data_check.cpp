@@ -244,7 +244,8 @@ void look_for_players(const InputFile& file, const std::string& path, const Conf
   }
 }
 
-/// The first line of each held-out file is read; one that is only generated for may lack a response.
+/// The first line of each held-out file is built, others are looked at for their programs; one that is only
+/// generated for may lack a response.
 void look_at_held_out(const Config& config, const RunPlan& plan, const TextTools& text) {
   const PromptBuilder builder(*text.tokenizer, text.chat_template(), prompt_options(config.data));
   for (size_t i = 0; i < config.validation.data.size(); ++i) {

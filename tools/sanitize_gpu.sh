@@ -5,7 +5,8 @@
 # into memory that other threads have read (lds2) and handed back by an mbarrier: it only follows barriers at which every reader
 # arrives, not those at which one lane of a warp arrives after __syncwarp. The family hybrid-engine (the delta rule's scan) has other
 # such readers: for it, build with NVFLAGS.release="-O3 -lineinfo -DTEMPER_EVERY_LANE_ARRIVES" into a folder of its own (B=DIR).
-# usage: [FAMILY=REGEX] tools/sanitize_gpu.sh BUILD_DIR [memcheck|racecheck ...]
+# LIMIT is the seconds that one of them may take.
+# usage: [FAMILY=REGEX] [LIMIT=300] tools/sanitize_gpu.sh BUILD_DIR [memcheck|racecheck ...]
 set -u
 cd "$(dirname "$0")/.."
 build=$1
@@ -68,7 +69,7 @@ for family in "${families[@]}"; do
     [ "$tool $few" != "racecheck none" ] || continue
     log=$logs/$tool-$name.log start=$SECONDS
     [ "$tool" = racecheck ] && watched=("${command[0]}" --gtest_filter="${few:-$filter}") || watched=("${command[@]}")
-    timeout 300 "${ranks[@]}" "$sanitizer" --tool "$tool" "${watched[@]}" > "$log" 2>&1
+    timeout "${LIMIT:-300}" "${ranks[@]}" "$sanitizer" --tool "$tool" "${watched[@]}" > "$log" 2>&1
     rc=$?
     summary=$({ grep -E 'SUMMARY' "$log" | grep -v ' 0 errors' || grep -E 'SUMMARY' "$log"; } | tail -1)  # the worst rank's
     read -r ours theirs <<< "$(races "$log")"

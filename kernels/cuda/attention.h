@@ -42,7 +42,8 @@ void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 /// two may run at once.
 void attention_prefill(Ctx& ctx, const AttentionCall& a);
 
-/// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.
+/// From pages, groups of at most kDecodeGroup query heads per kv head: the sequences with one row, and all
+/// rows where they are few (decode_items).
 void attention_decode(Ctx& ctx, const AttentionCall& a);
 
 /// Keys of a block in the kernels on tensor cores; blocks start at multiples of it.

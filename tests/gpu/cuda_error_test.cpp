@@ -41,7 +41,7 @@ TEST(CudaErrors, MoreMemoryThanThereIs) {
   Arena arena(Device::cuda, MemoryUse::activations);
   expect_error(Exit::storage,
                {"out of GPU memory: activations", "phase start", "bytes more are wanted beside",
-                fmt::format("of the GPU's {} are free", total), "train.recompute.granularity"},
+                fmt::format("of the GPU's {} are free", total), "`temper check` shows what a rank needs"},
                "twice the card", [&] { arena.allocate(2 * total); });
 }
 

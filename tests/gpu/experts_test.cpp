@@ -23,10 +23,11 @@ class GpuExperts : public ::testing::Test {
   int64_t seed_ = 0;
 
   GpuExperts() {
-    // One allocation: memcheck takes a bulk copy over the border of two for one out of bounds.
+    // One allocation: memcheck takes a bulk copy over the border of two for one out of bounds. RealShapes has
+    // two gradients of 805 MB.
     c.scratch.share();
     const ArenaScope scope(c.scratch);
-    c.scratch.make({int64_t{64} << 20}, DType::f32);
+    c.scratch.make({int64_t{512} << 20}, DType::f32);
   }
 
   Tensor normal(DType dtype, std::initializer_list<int64_t> shape, double scale = 0.5) {

@@ -113,6 +113,32 @@ TEST(AttentionPaged, DecodeBatches) {
   std::printf("decode: 0 of %ld values differ\n", compared);
 }
 
+/// A few rows of some sequences, across the border of a split and from the first on, beside ones that decode
+/// and one that waits: a GPU's decode kernel takes all of them.
+TEST(AttentionPaged, FewRowsBesideDecodingSequences) {
+  const std::vector<int64_t> groups = kGpu ? std::vector<int64_t>{1, 2, 3, 4, 5, 8} : std::vector<int64_t>{3};
+  int64_t compared = 0;
+  for (int64_t head_dim : kGpu ? std::vector<int64_t>{64, 128, 256} : std::vector<int64_t>{64})
+    for (int64_t group : groups)
+      for (int32_t sequences : {5, 40}) {
+        TestCtx ctx(2);
+        std::vector<int32_t> begin, end;
+        for (int32_t s = 0; s < sequences; ++s) {
+          begin.push_back((s * 797 + 1500) % 2600);
+          end.push_back(begin.back() + 1);
+        }
+        begin[1] = 1021, end[1] = 1027;
+        begin[2] = 0, end[2] = 9;
+        begin[3] = 2047, end[3] = 2049;
+        end[4] = begin[4];
+        const PackedAttention batch(ctx, {{2 * group, 2, head_dim}}, end);
+        Pages pages(batch);
+        compared += pages.advance(std::vector<int32_t>(begin.size(), 0), begin);
+        compared += pages.advance(begin, end);
+      }
+  std::printf("few rows: 0 of %ld values differ\n", compared);
+}
+
 /// Neighbours full of NaN do not show.
 TEST(AttentionPacked, NeighboursDoNotMatter) {
   for (int64_t head_dim : kGpu ? std::vector<int64_t>{128, 256} : std::vector<int64_t>{128}) {

@@ -3,7 +3,7 @@
 # HTTP against the same step without programs, the medians of a step's seconds in two runs. Prints Markdown for
 # tests/bench/RESULTS.md. With "cuda" on a GPU, with the layers of Qwen3-1.7B in bf16, and with turns of 640 tokens, too.
 # Needs python3.
-# usage: tools/bench/bench_agents.sh BUILD_DIR [cpu|cuda]
+# usage: [STEPS=12] [LENGTHS="128 640"] tools/bench/bench_agents.sh BUILD_DIR [cpu|cuda]
 set -eu
 build=$1
 device=${2:-cpu}
@@ -54,7 +54,7 @@ run() {  # name, tokens, further keys
     checkpoint.every_minutes=0 checkpoint.export_hf_every=0 "$@" 2> "$work/$name.log" || { cat "$work/$name.log"; exit 1; }
 }
 median() { sed -n "s/.*\"timing_s\/$2\":\([0-9.e-]*\).*/\1/p" "$work/$1/metrics.jsonl" | tail -n +3 | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
-for tokens in $lengths; do
+for tokens in ${LENGTHS:-$lengths}; do
   run "plain-$tokens" "$tokens"
   run "played-$tokens" "$tokens" "rollout.harness={argv = [\"python3\", \"$work/one_turn.py\"], kind = \"service\", in_flight = 64}"
   echo "| a step of 64 samples, $tokens tokens each | without programs | chains of one turn over HTTP | ratio |"

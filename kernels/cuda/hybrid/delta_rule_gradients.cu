@@ -342,7 +342,6 @@ class Gradients {
     const int i = threadIdx.x;
     const auto both = [&](Sum q) { return __fadd_rn(shared_.parts[q][0][i], shared_.parts[q][1][i]); };
     float beta = both(kBeta), decay = both(kDecay), end = both(kEnd);
-    float states = 0.f;
     if (part == 0) {
       beta = __fadd_rn(shared_.beta_of_v[i], beta);
       float column = 0.f;
@@ -352,10 +351,10 @@ class Gradients {
       beta = __fadd_rn(shared_.dbeta[h][i], beta);
       decay = __fadd_rn(shared_.decay[h][i], decay);
       end = __fadd_rn(shared_.end[h][i], end);
-      states = shared_.of_states[h];
     }
     shared_.dbeta[h][i] = beta, shared_.decay[h][i] = decay, shared_.end[h][i] = end;
     if (i > 0) return;
+    const float states = part == 0 ? 0.f : shared_.of_states[h];
     float sum = 0.f;
     for (float x : shared_.states) sum = __fadd_rn(sum, x);
     shared_.of_states[h] = __fmaf_rn(rates(chunk_.rows - 1).x, sum, states);

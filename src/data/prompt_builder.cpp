@@ -168,17 +168,22 @@ Prompt PromptBuilder::read(const Json& record, const std::string& where, bool wi
 
 void PromptBuilder::require_tools_shown(const std::string& text, const Json& messages,
                                         const Asked& asked) const {
-  const auto tools = asked.record.find("tools");
-  if (tools == asked.record.end() || !tools->is_array() || tools->empty()) return;
+  const bool of_line = asked.record.contains("tools");
+  const Json& holder = of_line ? asked.record : options_.chat_arguments;
+  const auto tools = holder.find("tools");
+  if (tools == holder.end() || !tools->is_array() || tools->empty()) return;
   Json without = asked.record;
   without["tools"] = Json::array();
   if (render(messages, without, asked.used, /*generation_prompt=*/true) != text) return;
-  fail(Exit::data, {.what = "the chat template has no place for the tools of a line",
-                    .where = asked.where,
-                    .why = fmt::format("its prompt is the same without its key `tools`, which has {}",
-                                       count_text(std::ssize(*tools), "tool")),
-                    .fix = "remove `tools` from the line and describe them in a system message, or give a "
-                           "template that shows tools (tokenizer.chat_template)"});
+  fail(Exit::data,
+       {.what = fmt::format("the chat template has no place for the tools of {}",
+                            of_line ? "a line" : "data.chat_arguments"),
+        .where = asked.where,
+        .why = fmt::format("its prompt is the same without its key `tools`, which has {}",
+                           count_text(std::ssize(*tools), "tool")),
+        .fix = fmt::format("remove `tools` from {} and describe them in a system message, or give a template "
+                           "that shows tools (tokenizer.chat_template)",
+                           of_line ? "the line" : "data.chat_arguments")});
 }
 
 std::string PromptBuilder::turn_behind(const std::string& start, const Json& said, const Asked& asked) const {

@@ -151,6 +151,8 @@ TEST_F(AgentRequests, SamplingIsTheRuns) {
   EXPECT_EQ(metric("wishes", 1, "rollout/run_sampling_held/temperature"), 3 * 3);
   EXPECT_EQ(metric("wishes", 1, "rollout/run_sampling_held/top_p"), 3);
   EXPECT_EQ(metric("wishes", 1, "rollout/run_sampling_held/logit_bias"), 3);
+  EXPECT_EQ(metric("wishes", 1, "rollout/run_sampling_held/seed"), 3 * 2);
+  EXPECT_EQ(count("a program asks for seed "), 1) << output();
   EXPECT_EQ(count("a program asks for temperature 0.25, and the run's holds: rollout.temperature = 1"), 1)
       << output();
   EXPECT_EQ(count("a program asks for temperature"), 1) << output();

@@ -75,6 +75,7 @@ TEST_F(SessionTrial, ASessionIsPlayedAndShown) {
 TEST_F(SessionTrial, AHistoryThatIsRewrittenIsTold) {
   const Json json = check(harness(player("\"episode\", \"--turns\", \"3\", \"--forget\"")));
   EXPECT_EQ(json["session_trial"]["samples"], 2);
+  EXPECT_EQ(json["batch"]["samples_are"], "sessions");
   EXPECT_NE(json["warnings"].dump().find("do not go on from another"), std::string::npos) << json["warnings"];
 }
 

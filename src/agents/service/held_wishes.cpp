@@ -26,6 +26,14 @@ class Wishes {
                                                     "rollout.logit_bias, of {}",
                                                     wish.logit_bias.size(), run.logit_bias.size())});
   }
+  /// Whatever its value: a turn's noise comes from what run, line, sample and prompt are.
+  void add_seed(const SamplingWish& wish) {
+    if (wish.seed)
+      all_.push_back(
+          {"seed", fmt::format("seed {}, and the run's holds: noise comes from run.seed, the line, "
+                               "the sample and the turn's prompt",
+                               *wish.seed)});
+  }
   std::vector<HeldWish> take() { return std::move(all_); }
 
  private:
@@ -48,6 +56,7 @@ std::vector<HeldWish> held_wishes(const SamplingWish& wish, const GenerateOption
   wishes.add("frequency_penalty", wish.frequency_penalty, s.frequency_penalty);
   wishes.add_bias(wish, run);
   wishes.add("min_tokens", wish.min_new_tokens, run.min_new_tokens, "min_new_tokens");
+  wishes.add_seed(wish);
   return wishes.take();
 }
 

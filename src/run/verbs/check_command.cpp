@@ -242,6 +242,8 @@ std::string text_of(const CheckedConfig& checked, const ReportOptions& options) 
 std::string json_of(const CheckedConfig& checked, const ReportOptions& options) {
   const CheckFacts& facts = checked.facts;
   Json json = plan_json(checked.plan, options);
+  if (!facts.config.rollout.harness.empty() && checked.plan.complete)
+    json["batch"]["samples_are"] = "sessions";
   if (!facts.data.is_null()) {
     json["data"] = facts.data;
     json["data"]["epochs"] = epochs_of(checked.plan.plan, facts.data);

@@ -254,6 +254,12 @@ TEST_F(PromptStreamTest, ToolsThatTheTemplateDoesNotShowAreRefused) {
       "{\"prompt\":\"a\",\"response\":\"c\"}\n"
       "{\"prompt\":\"b\",\"response\":\"c\",\"tools\":[{\"name\":\"add\"}]}\n");
   expect_error(Exit::data, words, "all turns", [&] { stream_of(without, true).check_all(nullptr); });
+  data_.train_on = "last";
+  data_.chat_arguments = parse_json(R"({"tools": [{"name": "add"}, {"name": "take"}]})", "tools");
+  write("{\"prompt\":\"a\",\"tools\":[]}\n{\"prompt\":\"b\"}\n");
+  const std::vector<std::string> of_all{path + ":2", "the tools of data.chat_arguments", "has 2 tools"};
+  expect_error(Exit::data, of_all, "of all lines", [&] { stream_of(without, false).check_all(nullptr); });
+  EXPECT_NO_THROW(stream_of(shows, false).check_all(nullptr));
 }
 
 /// Found before the first of them is drawn.

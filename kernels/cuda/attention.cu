@@ -206,7 +206,7 @@ void attention_paged(Ctx& ctx, Tensor out, CTensor qkv, PagedKv kv, int64_t laye
   AttentionCall a = paged_call(out, qkv, kv, layer, cu_seqlens, shape, scale);
   if (!has_tensor_core_kernel(qkv.dtype, a.head_dim)) return attention_plain(ctx, qkv.dtype, a);
   if (!may_use_decode(ctx, a)) return attention_prefill(ctx, a);
-  a.beside = !decode_items(a.T, a.S, a.group()).all;
+  a.beside = a.T > a.S;
   if (a.beside) attention_prefill(ctx, a);
   attention_decode(ctx, a);
 }

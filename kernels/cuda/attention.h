@@ -42,8 +42,7 @@ void attention_plain(Ctx& ctx, DType type, const AttentionCall& a);
 /// two may run at once.
 void attention_prefill(Ctx& ctx, const AttentionCall& a);
 
-/// From pages, groups of at most kDecodeGroup query heads per kv head: the sequences with one row, and all
-/// rows where they are few (decode_items).
+/// The sequences with one row, from pages; groups of at most kDecodeGroup query heads per kv head.
 void attention_decode(Ctx& ctx, const AttentionCall& a);
 
 /// Keys of a block in the kernels on tensor cores; blocks start at multiples of it.

@@ -1,16 +1,13 @@
-// Attention of few query rows per sequence over pages (attention.md). One block per item (a row of a
-// sequence, or as many neighbouring ones as have eight query heads for a kv head), kv head and split of 1,024
-// keys:
-//   scores   S^T = K Q^T by mma.sync, the heads of the group of each row as columns, which go to shared
-//   memory softmax  the whole split at once: one warp per column, lane = (128 keys, partial), running maxima
-//   by
-//            prefix; keys behind a row are none of its own
+// Attention of one query row per sequence over pages (attention.md). One block per sequence, kv head and
+// split of 1,024 keys:
+//   scores   S^T = K Q^T by mma.sync, the query heads of the group as columns; all scores go to shared memory
+//   softmax  the whole split at once: one warp per head, lane = (128 keys, partial), running maxima by prefix
 //   values   O^T = V^T P^T, 16 columns of V a warp (heads of 256: 32), ascending keys
 // Warps 0-7 compute, warp 8 copies granules of 64 keys into one ring (keys first, then values). The last
-// block of an (item, kv head) merges the splits in ascending order.
+// block of a (sequence, kv head) merges the splits in ascending order.
 //
-// Only keys of the rows of this call come from a kernel of this step: the host's copies of the tables lie
-// between two steps. So granules of older ones are copied before the previous kernel has finished.
+// Only the newest of all keys, in the last granule, comes from a kernel of this step: the host's copies of
+// the tables lie between two steps. So the other granules are copied before the previous kernel has finished.
 // Where that is the one of the other rows, which begins when all before it is complete, this one runs beside
 // it, and waits for it at the end: so whoever waits for this one waits for both.
 
@@ -27,72 +24,33 @@ constexpr int kGranule = 64, kComputeWarps = 8, kThreads = (kComputeWarps + 1) *
 constexpr int kMostCopies = cn::kSplit / 16;
 constexpr int kRun = 128, kRuns = cn::kSplit / kRun;  // keys whose scores a quad has
 constexpr int kScoreRow = 136;                        // floats of a run of scores: no bank conflicts
-constexpr int kColumn = kRuns * kScoreRow + 4;        // floats of a column: nor between columns
+constexpr int kProbRow = cn::kSplit + 8;              // bf16 of a head's probabilities
 constexpr int kComputeBarrier = 1;
 static_assert(kRuns == 8, "the softmax gives each of 8 runs four lanes");
 
 struct DecodeArguments {
   AttentionCall a;
-  int rows;       // of an item, at most
   int splits;     // of the longest sequence: workspace stride
-  float* ws_o;    // [items, Hkv, splits, rows, G, D]
-  float2* ws_ml;  // [items, Hkv, splits, rows, G]
-  int* counters;  // [items, Hkv], zero before and after
-
-  __host__ __device__ int columns() const { return rows * a.group(); }
+  float* ws_o;    // [S, Hkv, splits, G, D]
+  float2* ws_ml;  // [S, Hkv, splits, G]
+  int* counters;  // [S, Hkv], zero before and after
 };
 
-/// Offsets into dynamic shared memory for some columns and a ring of kStages granules. A column's
-/// probabilities take the place of its scores.
+/// Offsets into dynamic shared memory for groups of G heads and a ring of kStages granules.
 template <int D, int kStages>
 struct Smem {
   static constexpr int kBlocks = cn::kSplit / key_block(D), kBytesPerGranule = kGranule * D * 2,
                        kScores = kStages * kBytesPerGranule;
-  __host__ __device__ static int decays(int columns) { return kScores + columns * kColumn * 4; }
-  __host__ __device__ static int sums(int columns) {
-    return (decays(columns) + columns * kBlocks * 4 + 15) / 16 * 16;
-  }
-  __host__ __device__ static int copies(int columns) { return sums(columns) + kDecodeGroup * 8 + 16; }
-  __host__ __device__ static int bars(int columns) { return copies(columns) + kMostCopies * 4; }
-  __host__ __device__ static int bytes(int columns) { return bars(columns) + kStages * 24; }
+  __host__ __device__ static int probs(int G) { return kScores + G * kRuns * kScoreRow * 4; }
+  __host__ __device__ static int decays(int G) { return probs(G) + G * kProbRow * 2; }
+  __host__ __device__ static int sums(int G) { return (decays(G) + G * kBlocks * 4 + 15) / 16 * 16; }
+  __host__ __device__ static int rows(int G) { return sums(G) + kDecodeGroup * 8 + 16; }
+  __host__ __device__ static int bars(int G) { return rows(G) + kMostCopies * 4; }
+  __host__ __device__ static int bytes(int G) { return bars(G) + kStages * 24; }
 };
-
-/// Neighbouring rows of the batch that belong to one sequence; none: nothing to do.
-struct Item {
-  int sequence, first, rows;
-};
-
-/// The item with this number. All lanes of a warp ask. Items of one row need less arithmetic, here and below.
-template <bool kOneRow>
-TEMPER_DEVICE Item item_of(const DecodeArguments& args, int number) {
-  const int32_t* cu = args.a.cu;
-  const int S = args.a.S, most = args.rows;
-  if (args.a.beside) return {number, cu[number], cu[number + 1] - cu[number] == 1 ? 1 : 0};
-  if constexpr (kOneRow) {  // the row with this number, mostly that of the sequence with this number
-    const bool same = number < S && cu[number] == number && cu[number + 1] > number;
-    return {same ? number : sequence_of(cu, S, number), number, 1};
-  }
-  for (int begin = 0; begin < S; begin += 32) {
-    const int lane = threadIdx.x & 31, s = begin + lane;
-    const int own = s < S ? (cu[s + 1] - cu[s] + most - 1) / most : 0;
-    int sum = own;
-    for (int w = 1; w < 32; w *= 2) {
-      const int before = __shfl_up_sync(~0u, sum, w);
-      if (lane >= w) sum += before;
-    }
-    const unsigned found = __ballot_sync(~0u, number < sum);
-    if (found != 0) {
-      const int at = __ffs(static_cast<int>(found)) - 1, sequence = begin + at;
-      const int first = cu[sequence] + (number - __shfl_sync(~0u, sum - own, at)) * most;
-      return {sequence, first, min(most, cu[sequence + 1] - first)};
-    }
-    number -= __shfl_sync(~0u, sum, 31);
-  }
-  return {0, 0, 0};
-}
 
 /// What every warp of a block knows.
-template <int D, int kStages, bool kOneRow>
+template <int D, int kStages>
 struct Decode {
   using SM = Smem<D, kStages>;
   static constexpr int kBlocks = SM::kBlocks, kValueWarps = D < 128 ? D / 16 : kComputeWarps,
@@ -101,31 +59,23 @@ struct Decode {
 
   const DecodeArguments& args;
   uint8_t* smem;
-  int split, kv_head, number;  // of the item
-  Item item;
-  int G, columns;
-  int before, fresh;  // position of the item's first row, and of the sequence's first row in this call
-  int splits, keys, granules, lane, warp;
+  int split, kv_head, sequence, G, splits, keys, granules, lane, warp;
   uint32_t ring, full, keys_empty, values_empty;
 
-  TEMPER_DEVICE float* scores(int column) const {
-    return reinterpret_cast<float*>(smem + SM::kScores) + column * kColumn;
+  TEMPER_DEVICE float* scores(int head) const {
+    return reinterpret_cast<float*>(smem + SM::kScores) + head * kRuns * kScoreRow;
   }
-  TEMPER_DEVICE bf* probs(int column) const { return reinterpret_cast<bf*>(scores(column)); }
-  TEMPER_DEVICE float& decay(int column, int block) const {
-    return reinterpret_cast<float*>(smem + SM::decays(args.columns()))[column * kBlocks + block];
+  TEMPER_DEVICE bf* probs(int head) const {
+    return reinterpret_cast<bf*>(smem + SM::probs(G)) + head * kProbRow;
   }
-  TEMPER_DEVICE float2& sums(int column) const {
-    return reinterpret_cast<float2*>(smem + SM::sums(args.columns()))[column];
+  TEMPER_DEVICE float& decay(int head, int block) const {
+    return reinterpret_cast<float*>(smem + SM::decays(G))[head * kBlocks + block];
   }
+  TEMPER_DEVICE float2& sums(int head) const { return reinterpret_cast<float2*>(smem + SM::sums(G))[head]; }
   TEMPER_DEVICE int& is_last() const {
-    return *reinterpret_cast<int*>(smem + SM::sums(args.columns()) + kDecodeGroup * 8);
+    return *reinterpret_cast<int*>(smem + SM::sums(G) + kDecodeGroup * 8);
   }
-  TEMPER_DEVICE int* copy_rows() const { return reinterpret_cast<int*>(smem + SM::copies(args.columns())); }
-  /// Row of the item, and head of the group.
-  TEMPER_DEVICE int row_of(int column) const { return kOneRow ? 0 : column / G; }
-  TEMPER_DEVICE int head_of(int column) const { return kOneRow ? column : column % G; }
-  TEMPER_DEVICE int keys_of(int column) const { return before + row_of(column) + 1; }
+  TEMPER_DEVICE int* copy_rows() const { return reinterpret_cast<int*>(smem + SM::rows(G)); }
 
   // ---- the producer warp: step i < granules is a granule of keys, then one of values
 
@@ -142,13 +92,12 @@ struct Decode {
     const int rows = rows_per_copy(pages.page_tokens);
     const int pieces = kGranule / rows;
     for (int i = lane; i < granules * pieces; i += 32)
-      copy_rows()[i] =
-          page_row(pages, args.a.kv_heads, item.sequence, kv_head, split * cn::kSplit + i * rows);
+      copy_rows()[i] = page_row(pages, args.a.kv_heads, sequence, kv_head, split * cn::kSplit + i * rows);
     __syncwarp();
     for (int i = 0; i < 2 * granules; ++i) {
       const int stage = i % kStages, granule = i < granules ? i : i - granules;
       const uint32_t bar = full + stage * 8, to = ring + stage * SM::kBytesPerGranule;
-      if (split * cn::kSplit + (granule + 1) * kGranule > fresh && !args.a.beside) wait_for_previous_kernel();
+      if (granule == granules - 1 && split == splits - 1 && !args.a.beside) wait_for_previous_kernel();
       wait_for_room(i);
       if (lane == 0) mbar_expect(bar, SM::kBytesPerGranule);
       __syncwarp();
@@ -166,14 +115,13 @@ struct Decode {
     constexpr int kSteps = D < 128 ? D / 16 : 8;  // of 16 features, whose keys are loaded at once
     const int g = lane >> 2, t = lane & 3;
     uint32_t q[D / 16][2];
-    const bf* from = static_cast<const bf*>(args.a.qkv) + (item.first + row_of(g)) * args.a.row_width() +
-                     int64_t{kv_head * G + head_of(g)} * D;
+    const bf* from = static_cast<const bf*>(args.a.qkv) + args.a.cu[sequence] * args.a.row_width() +
+                     int64_t{kv_head * G + g} * D;
 #pragma unroll
     for (int kk = 0; kk < D / 16; kk++)
 #pragma unroll
       for (int e = 0; e < 2; e++)
-        q[kk][e] =
-            g < columns ? __ldcg(reinterpret_cast<const uint32_t*>(from + kk * 16 + 2 * t + 8 * e)) : 0u;
+        q[kk][e] = g < G ? __ldcg(reinterpret_cast<const uint32_t*>(from + kk * 16 + 2 * t + 8 * e)) : 0u;
     for (int i = 0; i < granules; i++) {
       const int stage = i % kStages;
       const uint32_t buffer = ring + stage * SM::kBytesPerGranule;
@@ -202,20 +150,19 @@ struct Decode {
       const int at = key / kRun * kScoreRow + key % kRun;
 #pragma unroll
       for (int e = 0; e < 2; e++)
-        if (2 * t + e < columns) {
+        if (2 * t + e < G) {
           scores(2 * t + e)[at] = s[e];
           scores(2 * t + e)[at + 8] = s[e + 2];
         }
     }
   }
 
-  // ---- softmax of one column: lane (g, t) holds partial t of the block or the two blocks of run g
+  // ---- softmax of one head: lane (g, t) holds partial t of the block or the two blocks of run g
 
-  TEMPER_DEVICE void softmax(int column) const {
+  TEMPER_DEVICE void softmax(int head) const {
     constexpr int kPer = kBlocks / kRuns, kPairs = 16 / kPer;  // blocks of a run, pairs of scores of each
-    const int g = lane >> 2, t = lane & 3, first = g * kRun + 2 * t,
-              own = keys_of(column) - split * cn::kSplit;
-    const float* from = scores(column) + g * kScoreRow + 2 * t;
+    const int g = lane >> 2, t = lane & 3, first = g * kRun + 2 * t;
+    const float* from = scores(head) + g * kScoreRow + 2 * t;
     float x[32], mc[kPer], dec[kPer], base[kPer];
 #pragma unroll
     for (int b = 0; b < kPer; b++) {
@@ -224,8 +171,8 @@ struct Decode {
       for (int j = b * kPairs; j < (b + 1) * kPairs; j++) {
         const float2 y = *reinterpret_cast<const float2*>(from + 8 * j);
         const int key = first + 8 * j;
-        x[2 * j] = key < own ? y.x : cn::neg_inf();
-        x[2 * j + 1] = key + 1 < own ? y.y : cn::neg_inf();
+        x[2 * j] = key < keys ? y.x : cn::neg_inf();
+        x[2 * j + 1] = key + 1 < keys ? y.y : cn::neg_inf();
         mx = fmaxf(mx, fmaxf(x[2 * j], x[2 * j + 1]));
       }
       mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 1));
@@ -245,10 +192,9 @@ struct Decode {
       base[b] = cn::base(now);
       dec[b] = cn::decay(before, base[b]);
       before = now;
-      if (t == 0) decay(column, g * kPer + b) = dec[b];
+      if (t == 0) decay(head, g * kPer + b) = dec[b];
     }
-    __syncwarp();  // all scores are read
-    auto* to = reinterpret_cast<uint32_t*>(probs(column) + first);
+    auto* to = reinterpret_cast<uint32_t*>(probs(head) + first);
     float sum[kPer] = {}, l = 0.f;
 #pragma unroll
     for (int j = 0; j < 16; j++) {
@@ -263,7 +209,7 @@ struct Decode {
                         __shfl_sync(~0u, sum[w % kPer], w / kPer * 4 + t));
     l = cn::quad_sum(l);
     most = __shfl_sync(~0u, most, 31);
-    if (lane == 0) sums(column) = make_float2(most, l);
+    if (lane == 0) sums(head) = make_float2(most, l);
   }
 
   // ---- values: O^T = V^T P^T, this warp's columns of V
@@ -293,8 +239,8 @@ struct Decode {
     const bf* from = probs(g) + granule * kGranule + 2 * t;
 #pragma unroll
     for (int kk = 0; kk < 4; kk++) {
-      f.p[kk][0] = g < columns ? *reinterpret_cast<const uint32_t*>(from + kk * 16) : 0u;
-      f.p[kk][1] = g < columns ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 8) : 0u;
+      f.p[kk][0] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16) : 0u;
+      f.p[kk][1] = g < G ? *reinterpret_cast<const uint32_t*>(from + kk * 16 + 8) : 0u;
 #pragma unroll
       for (int part = 0; part < kParts; part++)
         ldsm4_transposed(f.v[part][kk], value_address(buffer, kk * 16 + (lane >> 4) * 8 + (lane & 7),
@@ -306,8 +252,8 @@ struct Decode {
     constexpr int kGranules = key_block(D) / kGranule;  // of a block
     const int t = lane & 3;
     if (granule > 0 && granule % kGranules == 0) {  // a new block
-      const float d0 = 2 * t < columns ? decay(2 * t, granule / kGranules) : 0.f;
-      const float d1 = 2 * t + 1 < columns ? decay(2 * t + 1, granule / kGranules) : 0.f;
+      const float d0 = 2 * t < G ? decay(2 * t, granule / kGranules) : 0.f;
+      const float d1 = 2 * t + 1 < G ? decay(2 * t + 1, granule / kGranules) : 0.f;
 #pragma unroll
       for (int part = 0; part < kParts; part++)
 #pragma unroll
@@ -321,13 +267,13 @@ struct Decode {
     if (lane == 0) mbar_arrive(values_empty + (granules + granule) % kStages * 8);
   }
 
-  TEMPER_DEVICE bf* out(int column) const {
+  TEMPER_DEVICE bf* out(int head) const {
     return static_cast<bf*>(args.a.out) +
-           (int64_t{item.first + row_of(column)} * args.a.q_heads + kv_head * G + head_of(column)) * D;
+           (int64_t{args.a.cu[sequence]} * args.a.q_heads + kv_head * G + head) * D;
   }
-  /// Index of (split s, column) of this item and kv head in the workspace.
-  TEMPER_DEVICE int64_t slot(int s, int column) const {
-    return ((int64_t{number} * args.a.kv_heads + kv_head) * args.splits + s) * args.columns() + column;
+  /// Index of (split s, head) of this sequence and kv head in the workspace.
+  TEMPER_DEVICE int64_t slot(int s, int head) const {
+    return ((int64_t{sequence} * args.a.kv_heads + kv_head) * args.splits + s) * G + head;
   }
 
   TEMPER_DEVICE void compute_values() const {
@@ -343,36 +289,36 @@ struct Decode {
     }
 #pragma unroll
     for (int i = 0; i < 4 * kParts; i++) {
-      const int e = i % 4, column = 2 * (lane & 3) + (e & 1),
+      const int e = i % 4, head = 2 * (lane & 3) + (e & 1),
                 d = warp * (16 * kParts) + i / 4 * 16 + (lane >> 2) + 8 * (e >> 1);
-      if (column >= columns) continue;
+      if (head >= G) continue;
       if (splits == 1)
-        out(column)[d] = cn::store<bf>(cn::finish(o[i / 4][e], cn::inverse(sums(column).y)));
+        out(head)[d] = cn::store<bf>(cn::finish(o[i / 4][e], cn::inverse(sums(head).y)));
       else
-        args.ws_o[slot(split, column) * D + d] = o[i / 4][e];
+        args.ws_o[slot(split, head) * D + d] = o[i / 4][e];
     }
   }
 
   // ---- the last block to arrive merges
 
   TEMPER_DEVICE void merge_splits() const {
-    if (threadIdx.x < columns) args.ws_ml[slot(split, threadIdx.x)] = sums(threadIdx.x);
+    if (threadIdx.x < G) args.ws_ml[slot(split, threadIdx.x)] = sums(threadIdx.x);
     __threadfence();
     bar_sync(kComputeBarrier, kComputeWarps * 32);
     if (threadIdx.x == 0) {
-      int* counter = &args.counters[number * args.a.kv_heads + kv_head];
+      int* counter = &args.counters[sequence * args.a.kv_heads + kv_head];
       is_last() = atomicAdd(counter, 1) == splits - 1;
       if (is_last()) *counter = 0;
       __threadfence();
     }
     bar_sync(kComputeBarrier, kComputeWarps * 32);
     if (!is_last()) return;
-    for (int x = threadIdx.x; x < columns * D; x += kComputeWarps * 32) {
-      const int column = x / D, d = x % D, own = (keys_of(column) + cn::kSplit - 1) / cn::kSplit;
+    for (int x = threadIdx.x; x < G * D; x += kComputeWarps * 32) {
+      const int head = x / D, d = x % D;
       float o = 0.f, l = 0.f, mc = 0.f;
-      for (int s = 0; s < own; ++s) {
-        const float o_s = __ldcg(&args.ws_o[slot(s, column) * D + d]);
-        const float2 ml = __ldcg(&args.ws_ml[slot(s, column)]);
+      for (int s = 0; s < splits; ++s) {
+        const float o_s = __ldcg(&args.ws_o[slot(s, head) * D + d]);
+        const float2 ml = __ldcg(&args.ws_ml[slot(s, head)]);
         if (s == 0) {
           o = o_s, l = ml.y, mc = ml.x;
           continue;
@@ -382,46 +328,39 @@ struct Decode {
         l = cn::merged(w, l, ml.y);
         o = cn::merged(w, o, o_s);
       }
-      out(column)[d] = cn::store<bf>(cn::finish(o, cn::inverse(l)));
+      out(head)[d] = cn::store<bf>(cn::finish(o, cn::inverse(l)));
     }
   }
 };
 
-template <int D, int kStages, bool kOneRow>
+template <int D, int kStages>
 __global__ void __launch_bounds__(kThreads, D == 256 || kStages > 5 ? 1 : 2)
     decode_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                   const __grid_constant__ DecodeArguments args) {
   launch_dependents();
   using SM = Smem<D, kStages>;
   extern __shared__ __align__(1024) uint8_t smem[];
-  const int split = blockIdx.x, number = blockIdx.z, G = args.a.group();
-  const Item item = item_of<kOneRow>(args, number);
-  const int end = args.a.cu[item.sequence + 1], length = args.a.pages.lengths[item.sequence];
-  const int before = length - (end - item.first), all = before + item.rows,
-            splits = (all + cn::kSplit - 1) / cn::kSplit;
-  if (item.rows == 0 || split >= splits)
+  const int split = blockIdx.x, sequence = blockIdx.z, G = args.a.q_heads / args.a.kv_heads;
+  const int length = args.a.pages.lengths[sequence], splits = (length + cn::kSplit - 1) / cn::kSplit;
+  if (args.a.cu[sequence + 1] - args.a.cu[sequence] != 1 || split >= splits)
     return wait_for_previous_kernel();  // a grid may not end before the one that it depends on
-  const int keys = min(cn::kSplit, all - split * cn::kSplit);
-  const uint32_t full = smem_u32(smem + SM::bars(args.columns()));
-  const Decode<D, kStages, kOneRow> block{args,
-                                          smem,
-                                          split,
-                                          static_cast<int>(blockIdx.y),
-                                          number,
-                                          item,
-                                          G,
-                                          item.rows * G,
-                                          before,
-                                          length - (end - args.a.cu[item.sequence]),
-                                          splits,
-                                          keys,
-                                          (keys + kGranule - 1) / kGranule,
-                                          static_cast<int>(threadIdx.x & 31),
-                                          static_cast<int>(threadIdx.x >> 5),
-                                          smem_u32(smem),
-                                          full,
-                                          full + kStages * 8,
-                                          full + kStages * 16};
+  const int keys = min(cn::kSplit, length - split * cn::kSplit);
+  const uint32_t full = smem_u32(smem + SM::bars(G));
+  const Decode<D, kStages> block{args,
+                                 smem,
+                                 split,
+                                 static_cast<int>(blockIdx.y),
+                                 sequence,
+                                 G,
+                                 splits,
+                                 keys,
+                                 (keys + kGranule - 1) / kGranule,
+                                 static_cast<int>(threadIdx.x & 31),
+                                 static_cast<int>(threadIdx.x >> 5),
+                                 smem_u32(smem),
+                                 full,
+                                 full + kStages * 8,
+                                 full + kStages * 16};
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; i++) {
       mbar_init(block.full + i * 8, 1);
@@ -435,66 +374,50 @@ __global__ void __launch_bounds__(kThreads, D == 256 || kStages > 5 ? 1 : 2)
   if (!args.a.beside) wait_for_previous_kernel();
   block.compute_scores();
   bar_sync(kComputeBarrier, kComputeWarps * 32);
-  for (int column = block.warp; column < block.columns; column += kComputeWarps) block.softmax(column);
+  for (int head = block.warp; head < G; head += kComputeWarps) block.softmax(head);
   bar_sync(kComputeBarrier, kComputeWarps * 32);
   block.compute_values();
   if (splits > 1) block.merge_splits();
   if (args.a.beside) wait_for_previous_kernel();
 }
 
-template <int D, int kStages, bool kOneRow>
-void run(const Libraries& libraries, const DecodeArguments& args, int items) {
+template <int D, int kStages>
+void run(const Libraries& libraries, const DecodeArguments& args) {
   const AttentionCall& a = args.a;
-  const int box = rows_per_copy(a.pages.page_tokens), bytes = Smem<D, kStages>::bytes(args.columns());
-  allow_shared_memory(decode_kernel<D, kStages, kOneRow>, bytes);
-  launch(libraries.lane(), decode_kernel<D, kStages, kOneRow>, dim3(args.splits, a.kv_heads, items), kThreads,
-         bytes, page_map(libraries, a.pages.keys, a, box), page_map(libraries, a.pages.values, a, box), args);
+  const int box = rows_per_copy(a.pages.page_tokens), bytes = Smem<D, kStages>::bytes(a.group());
+  allow_shared_memory(decode_kernel<D, kStages>, bytes);
+  launch(libraries.lane(), decode_kernel<D, kStages>, dim3(args.splits, a.kv_heads, a.S), kThreads, bytes,
+         page_map(libraries, a.pages.keys, a, box), page_map(libraries, a.pages.values, a, box), args);
 }
 
-/// A grid of at most one block per multiprocessor gets a deep ring, else two blocks share one: as deep as
-/// they fit. The granules of heads of 256 are as large as two others, and never two blocks share a
-/// multiprocessor.
-template <int D, bool kOneRow>
-void run_fitting(const Libraries& libraries, const DecodeArguments& args, int items) {
-  constexpr int kShallow = 5, kDeep = D == 256 ? kShallow : 10, kHalfOfShared = 113 * 1024;
-  if (args.splits * args.a.kv_heads * items <= libraries.multiprocessors())
-    return run<D, kDeep, kOneRow>(libraries, args, items);
-  if constexpr (D < 256 && !kOneRow)
-    if (Smem<D, kShallow>::bytes(args.columns()) > kHalfOfShared)
-      return run<D, kShallow - 1, kOneRow>(libraries, args, items);
-  run<D, kShallow, kOneRow>(libraries, args, items);
+/// A grid of at most one block per multiprocessor gets a deep ring, else two blocks share one. The granules
+/// of heads of 256 are as large as two others, and never two blocks share a multiprocessor.
+template <int D>
+void run_fitting(const Libraries& libraries, const DecodeArguments& args) {
+  constexpr int kShallow = 5, kDeep = D == 256 ? kShallow : 10;
+  if (args.splits * args.a.kv_heads * args.a.S <= libraries.multiprocessors())
+    run<D, kDeep>(libraries, args);
+  else
+    run<D, kShallow>(libraries, args);
 }
 
 }  // namespace
 
 void attention_decode(Ctx& ctx, const AttentionCall& a) {
-  if (a.T == 0) return;
+  if (a.S == 0) return;
   static_assert(cn::kSplit == kSplitKeys);
   const int64_t splits = num_splits(a.pages.per_sequence, a.pages.page_tokens);
-  const DecodeItems items = decode_items(a.T, a.S, a.group());
-  CHECK(items.all || a.beside, "{} rows of {} sequences without prefill", a.T, a.S);
-  CHECK(items.count * a.kv_heads <= Libraries::kCounters, "{} items of {} kv heads in one step", items.count,
+  CHECK(int64_t{a.S} * a.kv_heads <= Libraries::kCounters, "{} sequences of {} kv heads in one step", a.S,
         a.kv_heads);
-  const DecodeSplits memory = attention_decode_scratch(ctx.scratch, items, a.q_heads, a.head_dim, splits);
-  const DecodeArguments args{a,
-                             static_cast<int>(items.rows),
-                             static_cast<int>(splits),
-                             memory.outputs,
-                             reinterpret_cast<float2*>(memory.statistics),
-                             libraries_of(ctx).counters()};
-  const auto run_items = [&]<bool kOneRow>() {
-    const auto count = static_cast<int>(items.count);
-    if (a.head_dim == 256)
-      run_fitting<256, kOneRow>(libraries_of(ctx), args, count);
-    else if (a.head_dim == 128)
-      run_fitting<128, kOneRow>(libraries_of(ctx), args, count);
-    else
-      run_fitting<64, kOneRow>(libraries_of(ctx), args, count);
-  };
-  if (items.rows == 1)
-    run_items.operator()<true>();
+  const DecodeSplits memory = attention_decode_scratch(ctx.scratch, a.S, a.q_heads, a.head_dim, splits);
+  const DecodeArguments args{a, static_cast<int>(splits), memory.outputs,
+                             reinterpret_cast<float2*>(memory.statistics), libraries_of(ctx).counters()};
+  if (a.head_dim == 256)
+    run_fitting<256>(libraries_of(ctx), args);
+  else if (a.head_dim == 128)
+    run_fitting<128>(libraries_of(ctx), args);
   else
-    run_items.operator()<false>();
+    run_fitting<64>(libraries_of(ctx), args);
 }
 
 }  // namespace temper::cuda

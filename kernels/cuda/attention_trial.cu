@@ -11,7 +11,7 @@ namespace {
 using Bytes = TrialMemory::Bytes;
 constexpr double kScale = 0.1;
 
-/// Sequences of equal length, some rows of which come alone.
+/// Sequences of equal length, whose last rows come alone.
 class AttentionTrial {
  public:
   AttentionTrial(Lane& lane, const AttentionShape& shape, int64_t page_tokens, int64_t sequences,
@@ -77,22 +77,15 @@ bool has_bits_of_prefill(Libraries& libraries, const AttentionShape& shape, int6
                          const DecodeAttention& decode) {
   constexpr int64_t kFew = 2, kLong = kSplitKeys + 100, kShort = 40;
   const int64_t many = libraries.multiprocessors() / shape.kv_heads + 1;
-  const DecodeAttention& kernel = decode ? decode : attention_decode;
   for (const auto& [sequences, length] : {std::pair{kFew, kLong}, {many, kShort}}) {
     AttentionTrial trial(libraries.lane(), shape, page_tokens, sequences, length);
-    const auto prefill = [&](int64_t begin, int64_t end) {
-      if (!trial.has_bits(begin, end, attention_prefill))
-        fail(Exit::environment,
-             {.what = "attention over pages does not have the bits of attention over packed rows",
-              .where = text(shape),
-              .why = "prefill of random rows differs from it, and no slower kernel stands for it",
-              .fix = "use a GPU (H100, H200) that the kernels were written for"});
-    };
-    const int64_t border = std::min(kSplitKeys, length / 2), before = border - 3;
-    prefill(0, before);
-    if (sequences == kFew && !trial.has_bits(before, border + 2, kernel)) return false;
-    prefill(before, length - 1);
-    if (!trial.has_bits(length - 1, length, kernel)) return false;
+    if (!trial.has_bits(0, length - 1, attention_prefill))
+      fail(Exit::environment,
+           {.what = "attention over pages does not have the bits of attention over packed rows",
+            .where = text(shape),
+            .why = "prefill of random rows differs from it, and no slower kernel stands for it",
+            .fix = "use a GPU (H100, H200) that the kernels were written for"});
+    if (!trial.has_bits(length - 1, length, decode ? decode : attention_decode)) return false;
   }
   return true;
 }

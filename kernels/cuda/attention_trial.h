@@ -10,9 +10,8 @@ namespace temper::cuda {
 struct AttentionCall;  // kernels/cuda/attention.h
 using DecodeAttention = std::function<void(Ctx&, const AttentionCall&)>;
 
-/// Whether `decode` (none: the decode kernel) gives rows of random sequences the bits that prefill gives them
-/// packed: single ones and neighbours on both sides of a split's border, of a few long sequences, and single
-/// ones of as many short sequences as fill the chip. Exit::environment
+/// Whether `decode` (none: the decode kernel) gives single rows of random sequences the bits that prefill
+/// gives them packed: of a few long sequences and of as many short ones as fill the chip. Exit::environment
 /// where prefill itself has other bits over pages. In memory of its own, on the lane, for which it waits.
 bool has_bits_of_prefill(Libraries& libraries, const AttentionShape& shape, int64_t page_tokens,
                          const DecodeAttention& decode = {});

@@ -82,10 +82,7 @@ class Libraries : public LaneLibraries {
   ChoiceFile& fastest() { return *fastest_; }
   /// Weight shapes (columns, features, gated) whose skinny kernel passed its self-test.
   std::set<std::tuple<int64_t, int64_t, bool>> skinny_shapes;
-  /// Weight shapes (columns, features, type of the outputs, biased): whether two passes of it are faster than
-  /// cuBLASLt.
-  std::map<std::tuple<int64_t, int64_t, DType, bool>, bool> fast_in_two_passes;
-  /// Pairs (columns, columns of the second, features) whose skinny kernel passed its self-test.
+  /// The same of pairs (columns, columns of the second, features).
   std::set<std::tuple<int64_t, int64_t, int64_t>> pair_shapes;
   /// Products of an expert (kind, N, K or M of a weight gradient, added) whose grouped kernels passed their
   /// self-test.

@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/linear_lt.h"
 #include "kernels/cuda/linear_trial.h"
-#include "kernels/cuda/product_times.h"
 
 namespace temper::cuda {
 namespace {
@@ -73,40 +72,13 @@ void require_pair_class(Ctx& ctx, const Product& p, const Product& second) {
           [&](const Product& q, const Product& other) { multiply_skinny_pair(libraries, other, q); });
 }
 
-// ---- few rows more than the decode kernel takes. cuBLASLt has a tile of outputs for each of few
-// multiprocessors where these are narrow, and its sum is not split.
-
-constexpr int64_t kTwoPasses = 2 * kSkinnyRows;
-
-void multiply_in_two_passes(const Libraries& libraries, const Product& p) {
-  Product rest = with_rows(p, p.M - kSkinnyRows);
-  rest.y = static_cast<char*>(p.y) + kSkinnyRows * p.pitch * dtype_size(p.out);
-  rest.x = static_cast<const char*>(p.x) + kSkinnyRows * p.left_pitch() * dtype_size(p.in);
-  multiply_skinny(libraries, with_rows(p, kSkinnyRows));
-  multiply_skinny(libraries, rest);
-}
-
-/// The clock chooses among equal bits.
-bool is_faster_in_two_passes(Ctx& ctx, const Product& p) {
-  Libraries& libraries = libraries_of(ctx);
-  const auto [at, is_new] =
-      libraries.fast_in_two_passes.insert({{p.N, p.K, p.out, p.bias != nullptr}, false});
-  if (!is_new || p.N % kEights != 0) return at->second;
-  Trial trial(ctx.lane, with_rows(p, kTwoPasses));
-  const Product& many = trial.product();
-  if (!multiply_lt(ctx, many)) return at->second = true;
-  const double passes = burst_seconds(ctx.lane, [&] { multiply_in_two_passes(libraries, many); });
-  return at->second = passes < burst_seconds(
-                                   ctx.lane, [&] { (void)multiply_lt(ctx, many); });
-}
-
 // ---- one function per kind
 
 void multiply_forward(Ctx& ctx, const Product& p) {
-  if (p.M <= kTwoPasses) require_skinny_class(ctx, p);
-  if (p.M <= kSkinnyRows) return multiply_skinny(libraries_of(ctx), p);
-  if (p.M <= kTwoPasses && is_faster_in_two_passes(ctx, p))
-    return multiply_in_two_passes(libraries_of(ctx), p);
+  if (p.M <= kSkinnyRows) {
+    require_skinny_class(ctx, p);
+    return multiply_skinny(libraries_of(ctx), p);
+  }
   Product whole = p, rest = p;  // the wgmma family takes outputs in eights
   whole.N = p.N / kEights * kEights;
   if (whole.N > 0 && !multiply_lt(ctx, whole)) fail_class("no algorithm of cuBLASLt", whole);

@@ -1,6 +1,7 @@
 #include "kernels/cuda/product_times.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "kernels/cuda/linear_lt.h"
@@ -28,20 +29,8 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-ProductTime time_of(Ctx& ctx, const Product& shape) {
-  Trial trial(ctx.lane, shape);
-  const Product& p = trial.product();
-  ProductTime time{burst_seconds(ctx.lane, [&] { multiply(ctx, p); }),
-                   std::numeric_limits<double>::infinity()};
-  const LtCall call(libraries_of(ctx), p);
-  for (const Candidate& one : call.all(/*in_parts=*/true))
-    time.fastest = std::min(time.fastest, burst_seconds(ctx.lane, [&] { call.run(one.algorithm); }));
-  return time;
-}
-
-}  // namespace
-
-double burst_seconds(const Lane& lane, const std::function<void()>& run) {
+/// The shortest time of a run in a few bursts, after one run to warm up.
+double seconds_of(const Lane& lane, const std::function<void()>& run) {
   constexpr int kBursts = 4, kRuns = 3;
   const Event start, end;
   run();
@@ -54,6 +43,18 @@ double burst_seconds(const Lane& lane, const std::function<void()>& run) {
   }
   return shortest;
 }
+
+ProductTime time_of(Ctx& ctx, const Product& shape) {
+  Trial trial(ctx.lane, shape);
+  const Product& p = trial.product();
+  ProductTime time{seconds_of(ctx.lane, [&] { multiply(ctx, p); }), std::numeric_limits<double>::infinity()};
+  const LtCall call(libraries_of(ctx), p);
+  for (const Candidate& one : call.all(/*in_parts=*/true))
+    time.fastest = std::min(time.fastest, seconds_of(ctx.lane, [&] { call.run(one.algorithm); }));
+  return time;
+}
+
+}  // namespace
 
 LinearTimes time_linear(Ctx& ctx, int64_t tokens, int64_t outputs, int64_t inputs) {
   ArenaScope scope(ctx.scratch);

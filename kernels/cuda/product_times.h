@@ -1,15 +1,10 @@
 #pragma once
 // Times of products on this GPU; no other backend has a library to compare with.
 
-#include <functional>
-
 #include "kernels/product_times.h"
 #include "src/core/ctx.h"
 
 namespace temper::cuda {
-
-/// The shortest time of a run in a few bursts, after one run to warm up. Waits for the lane.
-double burst_seconds(const Lane& lane, const std::function<void()>& run);
 
 /// src/ops/product_times.h; waits for the lane.
 LinearTimes time_linear(Ctx& ctx, int64_t tokens, int64_t outputs, int64_t inputs);

@@ -76,11 +76,9 @@ void attention_varlen_backward(Ctx& ctx, Tensor, CTensor, CTensor qkv, CTensor, 
 void attention_paged(Ctx& ctx, Tensor, CTensor qkv, PagedKv kv, int64_t, CTensor cu_seqlens,
                      AttentionShape shape, double) {
   if (!cuda::has_tensor_core_kernel(qkv.dtype, shape.head_dim)) return;
-  const int64_t group = shape.q_heads / shape.kv_heads;
-  if (group > cuda::kDecodeGroup) return;
+  if (shape.q_heads / shape.kv_heads > cuda::kDecodeGroup) return;
   ArenaScope scope(ctx.scratch);
-  cuda::attention_decode_scratch(ctx.scratch, cuda::decode_items(qkv.dim(0), cu_seqlens.dim(0) - 1, group),
-                                 shape.q_heads, shape.head_dim,
+  cuda::attention_decode_scratch(ctx.scratch, cu_seqlens.dim(0) - 1, shape.q_heads, shape.head_dim,
                                  cuda::num_splits(kv.page_table.dim(1), kv.page_tokens));
 }
 

@@ -36,7 +36,7 @@ void check_pages(const PagedKv& kv, int64_t layer, const CTensor& qkv, const CTe
 
 /// As attention_varlen_forward, with keys and values from the pages, which already hold the rows of this
 /// batch: row u of the n rows of sequence s attends positions 0 .. lengths[s] - n + u. Slots from lengths[s]
-/// on may hold NaN. On a GPU the older keys of a sequence with few rows are read ahead: of them none may come
+/// on may hold NaN. On a GPU the older keys of a sequence with one row are read ahead: of them none may come
 /// from a kernel since the last copy from the host (a step begins with that of its tables).
 /// out: [T, Hq*dh]  qkv: [T, (Hq+2*Hkv)*dh] (its q part is read)  cu_seqlens: [S+1] i32
 void attention_paged(Ctx& c, Tensor out, CTensor qkv, PagedKv kv, int64_t layer, CTensor cu_seqlens,

@@ -11,7 +11,7 @@ inline bool has_tensor_core_kernel(DType dtype, int64_t head_dim) {
   return dtype == DType::bf16 && (head_dim == 64 || head_dim == 128 || head_dim == 256);
 }
 
-/// Columns of the decode kernel: most query heads per kv head, or of some rows together.
+/// Most query heads per kv head of the decode kernel.
 inline constexpr int kDecodeGroup = 8;
 /// Keys of a split.
 inline constexpr int64_t kSplitKeys = 1024;
@@ -21,34 +21,17 @@ inline int64_t num_splits(int64_t pages_per_sequence, int64_t page_tokens) {
   return (pages_per_sequence * page_tokens + kSplitKeys - 1) / kSplitKeys;
 }
 
-/// What the decode kernel is given of a call: at most so many items of at most so many neighbouring rows of a
-/// sequence, each of which reads the keys and values before it once.
-struct DecodeItems {
-  int64_t rows, count;
-  bool all;  // of all rows, else of the sequences with one row
-};
-
-/// Items of more than one row are taken where they are few beside the sequences: tiles of prefill read keys
-/// and values less often, but few tiles leave most of a GPU idle.
-inline DecodeItems decode_items(int64_t rows, int64_t sequences, int64_t group) {
-  constexpr int64_t kMostMore = 16;
-  const int64_t of_one = kDecodeGroup / group, more = rows - sequences;
-  if (more <= 0) return {1, rows, true};
-  if (more / of_one <= kMostMore) return {of_one, sequences + more / of_one, true};
-  return {1, sequences, false};
-}
-
-/// States of the splits, which the last one of an item and kv head merges.
+/// States of the splits, which the last one of a row and head merges.
 struct DecodeSplits {
-  float* outputs = nullptr;     // [items, rows, q_heads, splits, head_dim]
-  float* statistics = nullptr;  // [items, rows, q_heads, splits, 2]
+  float* outputs = nullptr;     // [sequences, q_heads, splits, head_dim]
+  float* statistics = nullptr;  // [sequences, q_heads, splits, 2]
 };
 
 /// None for one split, which has nothing to merge.
-inline DecodeSplits attention_decode_scratch(Arena& arena, const DecodeItems& items, int64_t q_heads,
+inline DecodeSplits attention_decode_scratch(Arena& arena, int64_t sequences, int64_t q_heads,
                                              int64_t head_dim, int64_t splits) {
   if (splits <= 1) return {};
-  const int64_t slots = items.count * items.rows * q_heads * splits;
+  const int64_t slots = sequences * q_heads * splits;
   const Tensor outputs = arena.make({slots, head_dim}, DType::f32),
                statistics = arena.make({slots, 2}, DType::f32);
   return {outputs.as<float>(), statistics.as<float>()};

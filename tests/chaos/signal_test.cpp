@@ -67,8 +67,15 @@ class SignalsAtAnyInstant : public ChaosRun {
     return sent;
   }
 
+  /// Steps that the rank which gets the signal may be ahead of the one that trains, which hears of it with
+  /// what that rank has to say of a step.
+  static int64_t steps_ahead(const Scenario& s, Signal signal) {
+    const std::string overrides = s.overrides, key = "run.max_policy_lag=";
+    const size_t at = overrides.find(key);
+    return signal.to < 0 || at == std::string::npos ? 0 : std::stoll(overrides.substr(at + key.size()));
+  }
   /// Empty, or what is wrong about the end of a run that began after `steps` steps and had made `reached`
-  /// when it got the signal.
+  /// when it got the signal, or its rank that is ahead.
   std::string end_defect(const std::string& run, int code, int number, int64_t steps, int64_t reached) const {
     const std::string said = printed(run);
     if (code == 0 && newest_step(run) < kChaosSteps) return "code 0 without the last step: " + said;
@@ -120,7 +127,8 @@ TEST_F(SignalsAtAnyInstant, SaveOrSayThatThereIsNothingToSave) {
       }
       wait_until_gone(job);
       sent += hit;
-      if (const std::string defect = end_defect(run, code, signal.number, steps, reached); !defect.empty())
+      const int64_t heard = reached + steps_ahead(s, signal);
+      if (const std::string defect = end_defect(run, code, signal.number, steps, heard); !defect.empty())
         return fmt::format("{}: {}", fault, defect);
       if (job.was_stuck()) return fault + ": mpirun went on waiting";
       if (code != 0 && since.seconds() > limit) return fault + ": too late";

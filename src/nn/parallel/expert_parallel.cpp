@@ -177,7 +177,9 @@ ExpertRoutes fullest_routes(const CTensor& ids, int64_t num_experts, int ranks) 
                  .back_begin = even(rows),
                  .choices = zeros(tokens * k),
                  .choice_begin = even(tokens * k)};
-  return {{std::move(w)}, zeros(tokens * k)};
+  ExpertRoutes routes{.windows = {}, .places = zeros(tokens * k)};
+  routes.windows.push_back(std::move(w));  // a list of one would be copied
+  return routes;
 }
 
 }  // namespace

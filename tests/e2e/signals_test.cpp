@@ -217,6 +217,34 @@ TEST_F(Signals, AStopCutsAValidation) {
   }
 }
 
+/// What scores a step waits for none that nobody generates.
+TEST_F(Signals, AStopCutsTheValidationThatReachesTheGoal) {
+  prepare_long_model();
+  const std::string goal =
+      "model.path=long run.steps=3 algorithm.kl_coef=0.1 validation.data=data.jsonl validation.every=1 "
+      "validation.max_prompts=4 validation.rollout.max_new_tokens=1500 rollout.ignore_eos=true "
+      "rollout.kv_memory=50000000 run.stop_when.metric=val/data/response_length/mean "
+      "run.stop_when.at_least=1 ";
+  for (const char* placed : {"", "roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' "}) {
+    for (const char* run : {"whole", "cut"})
+      std::filesystem::remove_all(program_.path(std::string("runs/") + run));
+    const std::string command = train(goal + placed);
+    ASSERT_EQ(program_.run_ranks(2, command), 0) << output();
+    EXPECT_TRUE(says("the run ends after step 1")) << output();
+    {
+      Background job(program_, program_.mpirun(2, command + "run.name=cut"));
+      ASSERT_TRUE(job.until([&] { return exists(rollout_file("cut", 1)); })) << output();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // behind the training
+      ::kill(job.rank(1), SIGTERM);
+      ASSERT_EQ(job.wait(), kRetry) << output();
+      EXPECT_EQ(steps_done("cut"), 0) << "it waited for the validation";
+    }
+    ASSERT_EQ(program_.run_ranks(2, command + "run.name=cut"), 0) << output();
+    EXPECT_TRUE(says("the run ends after step 1")) << output();
+    expect_same_run("cut", placed);
+  }
+}
+
 /// It answers once there is a file `fast`.
 const char* kSlowReward = R"sh(
 while IFS= read -r line; do

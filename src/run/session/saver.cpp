@@ -109,9 +109,10 @@ void Saver::save_step(int64_t step) {
 void Saver::save_stopped(int64_t step) {
   const TraceSpan span(rank_.trace, step, "trainer", "checkpoint of a stopped run");
   // With the weights of this step, if they went out and it was left behind, one more is generated; a replay
-  // reads it again.
+  // reads it again. A run that ends at its goal leaves none behind, whatever went out when it was resumed.
   const int64_t version = rank_.links.weights.version();
-  const bool one_more = version == step && !rank_.task.replay() && rank_.journal->said() == step;
+  const bool left = version == step && rank_.journal->said() == step;
+  const bool one_more = left && !rank_.task.replay() && !rank_.standings.reached();
   const int64_t produced = last_produced(step + rank_.task.lag() + (one_more ? 1 : 0));
   // Others that have state know of the save that is due.
   const Saves saves = std::exchange(due_, {});

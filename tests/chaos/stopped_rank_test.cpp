@@ -93,7 +93,7 @@ TEST_F(StoppedRank, TenMinutesOfGenerationAreNoHang) {
                    "rollout.max_new_tokens=15000 rollout.ignore_eos=true rollout.kv_memory=50000000 "
                    "cluster.watchdog_seconds=5 roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' "
                    "roles.reference.ranks='\"1\"' "};
-  EXPECT_EQ(program_.shell(command(s, "long")), 0) << output();
+  ASSERT_EQ(program_.shell(command(s, "long")), 0) << output();
   EXPECT_GT(program_.metrics("long").back().at("timing_s/gen").get<double>(), 600) << "too few tokens";
 }
 

@@ -65,6 +65,19 @@ bool rewrites(const Json& golden) {
          golden["name"].get<std::string>().find("thoughts") == std::string::npos && golden["name"] != "one";
 }
 
+/// Variables of the template. Tools that it does not show are refused, and change nothing of the text.
+Json variables_of(const Json& golden, const Tokenizer& tokenizer, const ChatTemplate& rendered) {
+  Json variables = golden["variables"];
+  if (!variables.contains("tools") ||
+      golden["text"].get<std::string>().find("\"parameters\"") != std::string::npos)
+    return variables;
+  const PromptBuilder builder(tokenizer, &rendered, options_of(TrainOn::last, variables));
+  expect_error(Exit::data, {"no place for the tools of data.chat_arguments", "which has 1 tool"}, "tools",
+               [&] { builder.build(line_of(golden["messages"]), "x:1", true); });
+  variables.erase("tools");
+  return variables;
+}
+
 TEST(TrainOn, AllHasTheMasksOfTransformers) {
   int64_t equal = 0, refused = 0;
   for (const Json& golden : read_json_file("tests/golden/turns/masks.json")) {
@@ -72,7 +85,8 @@ TEST(TrainOn, AllHasTheMasksOfTransformers) {
         fmt::format("{}: {}", golden["template"].get<std::string>(), golden["name"].get<std::string>());
     const Tokenizer tokenizer = bytes_tokenizer(golden["special"]);
     const ChatTemplate rendered = chat(golden["template"]);
-    const PromptBuilder builder(tokenizer, &rendered, options_of(TrainOn::all, golden["variables"]));
+    const PromptBuilder builder(tokenizer, &rendered,
+                                options_of(TrainOn::all, variables_of(golden, tokenizer, rendered)));
     const Json line = line_of(golden["messages"]);
     if (rewrites(golden)) {
       ++refused;
@@ -100,8 +114,9 @@ TEST(TrainOn, EachIsTheLastOfItsBeginning) {
   for (const Json& golden : read_json_file("tests/golden/turns/masks.json")) {
     const Tokenizer tokenizer = bytes_tokenizer(golden["special"]);
     const ChatTemplate rendered = chat(golden["template"]);
-    const PromptBuilder each(tokenizer, &rendered, options_of(TrainOn::each, golden["variables"])),
-        last(tokenizer, &rendered, options_of(TrainOn::last, golden["variables"]));
+    const Json variables = variables_of(golden, tokenizer, rendered);
+    const PromptBuilder each(tokenizer, &rendered, options_of(TrainOn::each, variables)),
+        last(tokenizer, &rendered, options_of(TrainOn::last, variables));
     Json begin = Json::array();
     int64_t turn = 0;
     for (const Json& message : golden["messages"]) {

@@ -101,7 +101,9 @@ void Region::grow_to(int64_t bytes) {
 #endif
   if (::mprotect(base_ + held_, static_cast<size_t>(more), PROT_READ | PROT_WRITE) != 0) fail_memory(bytes);
   // Products of weights that lie on small pages are 5 to 12 % slower: one row of a weight is a page or more.
-  (void)::madvise(base_ + held_, static_cast<size_t>(more), MADV_HUGEPAGE);  // nothing is lost without it
+  // A region of one step often holds a few KiB: the system would clear all of it. Nothing is lost without the
+  // advice.
+  if (held > kStep) (void)::madvise(base_ + held_, static_cast<size_t>(more), MADV_HUGEPAGE);
   held_ = held;
 }
 

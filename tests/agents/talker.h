@@ -72,10 +72,12 @@ class Talker {
     const int port = std::stoi(url.substr(url.rfind(':') + 1));
     const bool lost = lose_ && chance() % 3 == 0;
     const bool marked = chance() % 2 == 0;
-    if (lost) {
+    if (lost && marked) {
       Client client(port);
       client.write(request(body, false));
-      if (marked) pause(20);  // without a mark it has to be seen that nobody can have had the answer
+      pause(20);
+    } else if (lost) {
+      Client(port).write_and_close(request(body, false));  // it is seen that nobody can have had the answer
     }
     Client client(port);
     client.write(request(body, lost && marked));

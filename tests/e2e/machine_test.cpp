@@ -9,7 +9,12 @@
 namespace temper {
 namespace {
 
-class Machine : public RunFixture {
+/// A case mounts something over /dev/shm, where files of tests may lie.
+struct FilesElsewhere {
+  FilesElsewhere() { ::setenv("TMPDIR", "/tmp", 1); }
+};
+
+class Machine : FilesElsewhere, public RunFixture {
  protected:
   void SetUp() override {
     prepare(R"(

@@ -52,6 +52,7 @@ run() {  # name, tokens, further keys
     rollout.samples_per_prompt=8 rollout.max_new_tokens="$tokens" rollout.max_prompt_tokens=64 rollout.ignore_eos=true optimizer.lr=1e-5 \
     data.train="$work/data.jsonl" data.chat=true 'reward.functions=["arithmetic"]' algorithm.single_group=zero log.samples_per_step=0 checkpoint.every=0 \
     checkpoint.every_minutes=0 checkpoint.export_hf_every=0 "$@" 2> "$work/$name.log" || { cat "$work/$name.log"; exit 1; }
+  rm -rf "$work/$name/checkpoints"  # of the last step: gigabytes
 }
 median() { sed -n "s/.*\"timing_s\/$2\":\([0-9.e-]*\).*/\1/p" "$work/$1/metrics.jsonl" | tail -n +3 | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 for tokens in ${LENGTHS:-$lengths}; do

@@ -53,6 +53,12 @@ class Signals : public RunFixture {
     EXPECT_LT(steps_done(name), kSteps) << "the run was over before the signal";
     expect_saved_at(name, steps_done(name));
   }
+  /// With the rollouts of a first step there: until the rank is in its validation, which takes several times
+  /// the processor time that training does.
+  void wait_for_validation(Background& job, pid_t rank) const {
+    const double before = Background::processor_seconds(rank);
+    ASSERT_TRUE(job.until([&] { return Background::processor_seconds(rank) > before + 0.08; })) << output();
+  }
   /// The processes that mpirun has started.
   std::vector<pid_t> two_ranks(Background& job) const {
     std::vector<pid_t> ranks;
@@ -195,7 +201,7 @@ TEST_F(Signals, AStopCutsAValidation) {
   for (const int steps : {2, 1}) {  // the last one, too
     const std::string command = train(
         fmt::format("model.path=long run.steps={0} checkpoint.export_hf_every={0} validation.data=data.jsonl "
-                    "validation.every=1 validation.max_prompts=4 validation.rollout.max_new_tokens=1500 "
+                    "validation.every=1 validation.max_prompts=4 validation.rollout.max_new_tokens=2000 "
                     "rollout.ignore_eos=true "
                     "rollout.kv_memory=50000000 ",
                     steps));
@@ -206,7 +212,7 @@ TEST_F(Signals, AStopCutsAValidation) {
       Background job(program_, program_.mpirun(2, command + "run.name=cut"));
       const char* sign = start == 0 ? "" : "resumed from";
       ASSERT_TRUE(job.until([&] { return exists(rollout_file("cut", 1)) && says(sign); })) << output();
-      if (start == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));  // behind the training
+      if (start == 0) wait_for_validation(job, job.rank(1));
       ::kill(job.rank(1), SIGTERM);
       ASSERT_EQ(job.wait(), kRetry) << output();
       EXPECT_TRUE(says("SIGTERM: saved step 1")) << output();
@@ -222,7 +228,7 @@ TEST_F(Signals, AStopCutsTheValidationThatReachesTheGoal) {
   prepare_long_model();
   const std::string goal =
       "model.path=long run.steps=3 algorithm.kl_coef=0.1 validation.data=data.jsonl validation.every=1 "
-      "validation.max_prompts=4 validation.rollout.max_new_tokens=1500 rollout.ignore_eos=true "
+      "validation.max_prompts=4 validation.rollout.max_new_tokens=2000 rollout.ignore_eos=true "
       "rollout.kv_memory=50000000 run.stop_when.metric=val/data/response_length/mean "
       "run.stop_when.at_least=1 ";
   for (const char* placed : {"", "roles.rollout.ranks='\"0\"' roles.trainer.ranks='\"1\"' "}) {
@@ -234,7 +240,7 @@ TEST_F(Signals, AStopCutsTheValidationThatReachesTheGoal) {
     {
       Background job(program_, program_.mpirun(2, command + "run.name=cut"));
       ASSERT_TRUE(job.until([&] { return exists(rollout_file("cut", 1)); })) << output();
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // behind the training
+      wait_for_validation(job, job.rank(1));
       ::kill(job.rank(1), SIGTERM);
       ASSERT_EQ(job.wait(), kRetry) << output();
       EXPECT_EQ(steps_done("cut"), 0) << "it waited for the validation";

@@ -139,9 +139,9 @@ TEST_P(GpuTraining, RanksThatShareTheModel) {
   const auto train_on = [&](const Layout& l, const std::string& name, const std::string& more = "") {
     train(name, fmt::format("cluster.shared_gpus=allow {} {}", l.roles, more), l.ranks);
   };
-  // Of the first step: later ones have other rollouts. Layouts sum gradients in other orders. These models
-  // are random ones of large weights, whose gradients bf16 keeps to some percent, fp32 to some hundredths of
-  // one.
+  // Norms are those of the first step: later ones have other rollouts. Layouts sum gradients in other orders.
+  // These models are random ones of large weights, whose gradients bf16 keeps to some percent, fp32 to some
+  // hundredths of one.
   const double bf16 = GetParam() == kHybrid ? 0.05 : 0.02, fp32 = 3e-4;
   const auto expect_norm = [&](const std::string& of, const std::string& one, double tolerance) {
     const auto norm = [&](const std::string& run) {

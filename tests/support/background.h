@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -90,6 +91,13 @@ class Background {
     });
     if (found < 0) throw std::runtime_error(fmt::format("no process of rank {}", number));
     return found;
+  }
+  /// What a process has had of the processors; 0 when it has ended.
+  static double processor_seconds(pid_t process) {
+    clockid_t clock = 0;
+    timespec time{};
+    if (::clock_getcpuclockid(process, &clock) != 0 || ::clock_gettime(clock, &time) != 0) return 0;
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
   static bool stands_still(pid_t process) { return state_and_parent(process).starts_with("T"); }
   /// True when the signal has arrived and waits to be handled: the process is stopped.

@@ -76,10 +76,12 @@ class LocalRun {
     }
     return false;
   }
-  /// 128 + N when signal N ended it; -1 when it did not end within the limit.
+  /// 128 + N when signal N ended it; -1 when it did not end within the limit. All that it printed is read
+  /// then.
   int wait() {
     until([] { return false; });
     if (!ended()) return -1;
+    finish_reading();
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
   /// What is left of the command and of what it started, whoever is the parent now.

@@ -64,15 +64,18 @@ export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--pci,-linuxio}
 export GTEST_COLOR=no OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Files of many small runs lie in memory where it has room for them: a disk syncs them for a quarter of the suite's time.
 # What a runner that was killed left there goes first.
-for left in /dev/shm/temper-tests.*; do
-  if [ -d "$left" ] && ! kill -0 "${left##*.}" 2> /dev/null; then rm -rf "$left"; fi
+for left in /dev/shm/temper-[0-9]*-*; do
+  runner=${left#*/temper-}
+  if [ -O "$left" ] && ! kill -0 "${runner%%-*}" 2> /dev/null; then rm -rf "$left"; fi
 done
 gigabytes_free() { df --output=avail -B 1G "$1" 2> /dev/null | tail -1; }
 if [[ ${SUITE:-cpu} =~ ^(cpu|layouts)$ ]] && [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] &&
    [ "$(gigabytes_free /dev/shm)" -ge 8 ] && ! findmnt -no OPTIONS /dev/shm | grep -qw noexec &&
    awk '/^MemAvailable/ { exit $2 < 12 * 1024 * 1024 }' /proc/meminfo; then
-  export TMPDIR=/dev/shm/temper-tests.$$
-  mkdir "$TMPDIR" && trap 'rm -rf "$TMPDIR"' EXIT
+  if in_memory=$(mktemp -d "/dev/shm/temper-$$-XXXX"); then
+    export TMPDIR=$in_memory
+    trap 'rm -rf "$in_memory"' EXIT
+  fi
 fi
 list() {
   if [ "${SUITE:-cpu}" = gpu ]; then

@@ -157,9 +157,10 @@ TEST_P(GpuTraining, RanksThatShareTheModel) {
     EXPECT_TRUE(rollouts(l.name, 1) == rollouts("whole", 1)) << l.name;
     EXPECT_EQ(sum_of(l.name, "actor/rollout_logprob_diff_max"), 0) << l.name;
     expect_norm(l.name, "whole", bf16);
-    train_on(l, l.name + std::string("_fp32"), in_fp32);
-    EXPECT_TRUE(rollouts(l.name + std::string("_fp32"), 1) == rollouts("whole_fp32", 1)) << l.name;
-    expect_norm(l.name + std::string("_fp32"), "whole_fp32", fp32);
+    const std::string name_fp32 = std::string(l.name) + "_fp32";
+    train_on(l, name_fp32, in_fp32);
+    EXPECT_TRUE(rollouts(name_fp32, 1) == rollouts("whole_fp32", 1)) << l.name;
+    expect_norm(name_fp32, "whole_fp32", fp32);
   }
   for (const Layout& l : {layouts[0], layouts[5]}) {
     train_on(l, "again");

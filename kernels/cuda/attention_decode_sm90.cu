@@ -9,7 +9,8 @@
 // Only the newest of all keys, in the last granule, comes from a kernel of this step: the host's copies of
 // the tables lie between two steps. So the other granules are copied before the previous kernel has finished.
 // Where that is the one of the other rows, which begins when all before it is complete, this one runs beside
-// it, and waits for it at the end: so whoever waits for this one waits for both.
+// it, and its last block waits for it at the end: so whoever waits for this one waits for both, and the other
+// blocks make room for those behind them.
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device/ptx.cuh"
@@ -342,8 +343,13 @@ __global__ void __launch_bounds__(kThreads, D == 256 || kStages > 5 ? 1 : 2)
   extern __shared__ __align__(1024) uint8_t smem[];
   const int split = blockIdx.x, sequence = blockIdx.z, G = args.a.q_heads / args.a.kv_heads;
   const int length = args.a.pages.lengths[sequence], splits = (length + cn::kSplit - 1) / cn::kSplit;
-  if (args.a.cu[sequence + 1] - args.a.cu[sequence] != 1 || split >= splits)
-    return wait_for_previous_kernel();  // a grid may not end before the one that it depends on
+  // A grid may not end before the one that it depends on.
+  const bool is_last =
+      split + 1 == static_cast<int>(gridDim.x) && blockIdx.y + 1 == gridDim.y && blockIdx.z + 1 == gridDim.z;
+  if (args.a.cu[sequence + 1] - args.a.cu[sequence] != 1 || split >= splits) {
+    if (is_last) wait_for_previous_kernel();
+    return;
+  }
   const int keys = min(cn::kSplit, length - split * cn::kSplit);
   const uint32_t full = smem_u32(smem + SM::bars(G));
   const Decode<D, kStages> block{args,
@@ -378,7 +384,7 @@ __global__ void __launch_bounds__(kThreads, D == 256 || kStages > 5 ? 1 : 2)
   bar_sync(kComputeBarrier, kComputeWarps * 32);
   block.compute_values();
   if (splits > 1) block.merge_splits();
-  if (args.a.beside) wait_for_previous_kernel();
+  if (args.a.beside && is_last) wait_for_previous_kernel();
 }
 
 template <int D, int kStages>

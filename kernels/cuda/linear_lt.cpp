@@ -120,9 +120,17 @@ namespace {
 
 /// More tokens than this use the algorithm of this many: sweeps and self-tests take no more memory.
 constexpr int64_t kMostTokens = 8192;
+/// As few fill a chip or two with tiles, so that the number of them decides, not the speed of one: 296 rows
+/// of 1.7B took twice the time of 256 by the algorithms of 512.
+constexpr int64_t kFewRows = 512;
 
 int64_t bucket_of(int64_t tokens) {
   return std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens))), kMostTokens);
+}
+/// Four sizes in each octave of few rows.
+int64_t bucket_of_rows(int64_t rows) {
+  const int64_t whole = bucket_of(rows), step = whole / 8;
+  return rows > kFewRows || step == 0 ? whole : (rows + step - 1) / step * step;
 }
 
 /// The product that stands for p in sweeps and self-tests: up to as many tokens use one algorithm. Sums over
@@ -132,7 +140,7 @@ Product representative(const Product& p) {
   if (p.kind == ProductKind::weight_gradient)
     many.K = p.K % 8 == 0 ? bucket_of(p.K) : bucket_of(p.K) - 1;
   else
-    many.M = bucket_of(p.M);
+    many.M = bucket_of_rows(p.M);
   return many;
 }
 

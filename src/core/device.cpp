@@ -78,13 +78,6 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
 namespace device {
 namespace {
 
-void copy_rows_host(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
-                    int64_t rows) {
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch,
-                static_cast<size_t>(bytes));
-}
-
 void copy_host(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // an empty vector's data may be null
 }
@@ -216,18 +209,11 @@ void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {
   lane.wait();
 }
 
-void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
-               int64_t rows) {
+void copy(Lane& lane, void* to, const void* from, int64_t bytes) {
   if (counts_only(lane.device())) return;
-  if (lane.device() == Device::cpu) return copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
-  if (rows == 1) {  // of any length: a pitch of 2 GiB is too much
-    CUDA_CHECK(
-        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_of(lane)));
-    return;
-  }
-  CUDA_CHECK(cudaMemcpy2DAsync(to, static_cast<size_t>(to_pitch), from, static_cast<size_t>(from_pitch),
-                               static_cast<size_t>(bytes), static_cast<size_t>(rows),
-                               cudaMemcpyDeviceToDevice, stream_of(lane)));
+  if (lane.device() == Device::cpu) return copy_host(to, from, bytes);
+  CUDA_CHECK(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_of(lane)));
 }
 
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
@@ -308,9 +294,8 @@ void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes) {
 void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes) {
   if (lane.device() == Device::cpu) copy_host(to, from, bytes);
 }
-void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
-               int64_t rows) {
-  if (lane.device() == Device::cpu) copy_rows_host(to, to_pitch, from, from_pitch, bytes, rows);
+void copy(Lane& lane, void* to, const void* from, int64_t bytes) {
+  if (lane.device() == Device::cpu) copy_host(to, from, bytes);
 }
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch) {
   if (lane.device() == Device::cpu) fill_rows_host(to, value, bytes, rows, pitch);

@@ -85,12 +85,8 @@ void copy_to_device(Lane& lane, void* to, const void* from, int64_t bytes);
 void copy_to_pinned(Lane& lane, void* to, const void* from, int64_t bytes);
 /// Waits for all earlier work of the lane, then `to` holds the data.
 void copy_from_device(Lane& lane, void* to, const void* from, int64_t bytes);
-/// `rows` pieces of `bytes`, each `pitch` bytes after the one before on its side, within the device.
-void copy_rows(Lane& lane, void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
-               int64_t rows);
-inline void copy(Lane& lane, void* to, const void* from, int64_t bytes) {
-  copy_rows(lane, to, bytes, from, bytes, bytes, 1);
-}
+/// Within the device.
+void copy(Lane& lane, void* to, const void* from, int64_t bytes);
 /// Sets `rows` pieces of `bytes`, `pitch` bytes apart, to a byte.
 void fill_rows(Lane& lane, void* to, int value, int64_t bytes, int64_t rows, int64_t pitch);
 inline void fill(Lane& lane, void* to, int value, int64_t bytes) {

@@ -18,7 +18,7 @@ Engine::Engine(const Model& model, const EngineOptions& options, Lane& lane, con
   scheduler_.steps_at_once = pipeline.stages();
   cache_.keep_states(model, options.num_states > 0 ? options.num_states : scheduler_.max_running_sequences);
   const bool records = options.graphs && pipeline.stages() == 1 && StepGraphs::can_record(model);
-  if (records) graphs_.emplace(model, cache_, lane, routes_);
+  if (records) graphs_.emplace(model, cache_, lane, scheduler_.max_running_sequences, routes_);
   CHECK(!options.find_pages || routes_.layers == 0, "rows that are found have no recorded routes");
   if (options.find_pages) cache_.find_pages_by_ids();
 }

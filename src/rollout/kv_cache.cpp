@@ -1,6 +1,7 @@
 #include "src/rollout/kv_cache.h"
 
 #include "src/nn/attention.h"
+#include "src/rollout/pool_entries.h"
 
 namespace temper {
 namespace {
@@ -21,19 +22,15 @@ KvShape::KvShape(const ModelConfig& config, const LayerRanges& parts, int tp_ran
     : KvShape(attention_layers(config, parts), attention_shape(config, tp_ranks).kv_width(), type) {}
 
 KvCache::KvCache(const KvShape& shape, int64_t num_pages, int64_t page_tokens, bool poison, Lane& lane)
-    : lane_(lane),
-      page_tokens_(page_tokens),
-      layers_(shape.layers),
-      poison_(poison),
-      memory_(lane.device(), MemoryUse::cache) {
+    : lane_(lane), page_tokens_(page_tokens), poison_(poison), memory_(lane.device(), MemoryUse::cache) {
   const int64_t width = shape.width * page_tokens;
   const int64_t pages = num_pages + (like_gpu(lane.device()) ? 1 : 0);  // and the scratch page
-  keys_ = memory_.zeros({layers_, pages, width}, shape.storage);
-  values_ = memory_.zeros({layers_, pages, width}, shape.storage);
+  keys_ = memory_.zeros({shape.layers, pages, width}, shape.storage);
+  values_ = memory_.zeros({shape.layers, pages, width}, shape.storage);
   references_.assign(static_cast<size_t>(num_pages), 0);
   for (int64_t p = num_pages; p-- > 0;) free_.push_back(static_cast<int32_t>(p));
   if (poison_)
-    for (int32_t p : free_) fill(p, nullptr);
+    for (int32_t p : free_) poison_page(p);
 }
 
 int32_t KvCache::take() {
@@ -62,7 +59,7 @@ void KvCache::release(int32_t page) {
 }
 
 void KvCache::free(int32_t page) {
-  if (poison_) fill(page, nullptr);
+  if (poison_) poison_page(page);
   free_.push_back(page);
 }
 
@@ -87,7 +84,7 @@ void KvCache::forget() {
 
 int32_t KvCache::copy(int32_t page) {
   const int32_t own = take();
-  fill(own, &page);
+  for (const Tensor& pool : {keys_, values_}) copy_entry(lane_, pool, own, page);
   release(page);
   return own;
 }
@@ -96,16 +93,8 @@ PagedKv KvCache::view(CTensor page_table, CTensor lengths) const {
   return {keys_, values_, page_table, lengths, page_tokens_};
 }
 
-/// Copies the page `source`, or NaN bit patterns when it is null.
-void KvCache::fill(int32_t page, const int32_t* source) const {
-  for (const Tensor& pool : {keys_, values_}) {
-    const int64_t bytes = pool.dim(2) * dtype_size(pool.dtype), pitch = pool.dim(1) * bytes;
-    char* base = static_cast<char*>(pool.raw());
-    if (source)
-      device::copy_rows(lane_, base + page * bytes, pitch, base + *source * bytes, pitch, bytes, layers_);
-    else
-      device::fill_rows(lane_, base + page * bytes, 0xff, bytes, layers_, pitch);
-  }
+void KvCache::poison_page(int32_t page) const {
+  for (const Tensor& pool : {keys_, values_}) poison_entry(lane_, pool, page);
 }
 
 }  // namespace temper

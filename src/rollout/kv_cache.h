@@ -99,12 +99,11 @@ class KvCache {
   PagedKv view(CTensor page_table, CTensor lengths) const;
 
  private:
-  void fill(int32_t page, const int32_t* source) const;
+  void poison_page(int32_t page) const;
   void free(int32_t page);
 
   Lane& lane_;
   int64_t page_tokens_;
-  int64_t layers_;
   bool poison_;
   Arena memory_;
   Tensor keys_, values_;  // [L, num_pages, Hkv * page_tokens * dh]

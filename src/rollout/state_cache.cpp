@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/nn/hybrid/delta_net.h"
+#include "src/rollout/pool_entries.h"
 
 namespace temper {
 namespace {
@@ -16,16 +17,6 @@ int64_t delta_layers(const ModelConfig& config, const LayerRanges& parts) {
 
 bool fills_chunk(int64_t cached, int64_t rows) {
   return (cached + rows) / kDeltaChunk > cached / kDeltaChunk;
-}
-
-/// Entry `to` of every layer becomes entry `from`, or NaN bit patterns where that is -1.
-void fill(Lane& lane, const Tensor& pool, int32_t to, int32_t from) {
-  const int64_t bytes = pool.dim(2) * dtype_size(pool.dtype), pitch = pool.dim(1) * bytes;
-  char* const base = static_cast<char*>(pool.raw());
-  if (from >= 0)
-    device::copy_rows(lane, base + to * bytes, pitch, base + from * bytes, pitch, bytes, pool.dim(0));
-  else
-    device::fill_rows(lane, base + to * bytes, 0xff, bytes, pool.dim(0), pitch);
 }
 
 }  // namespace
@@ -61,8 +52,8 @@ StateCache::StateCache(const StateShape& shape, int64_t sequences, bool poison, 
     tails_.push_back(static_cast<int32_t>(i));
     slots_.push_back(static_cast<int32_t>(i));
     if (!poison_) continue;
-    for (const Tensor& pool : tail_pools()) fill(lane_, pool, tails_.back(), -1);
-    fill(lane_, states_, slots_.back(), -1);
+    for (const Tensor& pool : tail_pools()) poison_entry(lane_, pool, tails_.back());
+    poison_entry(lane_, states_, slots_.back());
   }
 }
 
@@ -98,7 +89,7 @@ void StateCache::fork(const HeldState& from, HeldState& to) {
         sequences());
   to = {.tail = tails_.back(), .slot = from.slot};
   tails_.pop_back();
-  for (const Tensor& pool : tail_pools()) fill(lane_, pool, to.tail, from.tail);
+  for (const Tensor& pool : tail_pools()) copy_entry(lane_, pool, to.tail, from.tail);
   if (to.slot >= 0) ++references_[static_cast<size_t>(to.slot)];
 }
 
@@ -107,7 +98,7 @@ void StateCache::drop(HeldState& s) {
   settle(s);
   if (s.slot >= 0) release_slot(s.slot);
   if (poison_)
-    for (const Tensor& pool : tail_pools()) fill(lane_, pool, s.tail, -1);
+    for (const Tensor& pool : tail_pools()) poison_entry(lane_, pool, s.tail);
   tails_.push_back(s.tail);
   s = {};
 }
@@ -124,7 +115,7 @@ void StateCache::release_slot(int32_t slot) {
   int32_t& count = references_[static_cast<size_t>(slot)];
   CHECK(count > 0, "slot {} is free already", slot);
   if (--count > 0) return;
-  if (poison_) fill(lane_, states_, slot, -1);
+  if (poison_) poison_entry(lane_, states_, slot);
   slots_.push_back(slot);
 }
 

@@ -31,9 +31,12 @@ int64_t round_beside_prefill(int64_t sequences) {
     if (size >= 32 && sequences <= size / 2 * 3) return size / 2 * 3;
   }
 }
-/// Rows of padding that are beyond one of each sequence belong to a sequence of padding.
-int64_t round_all(int64_t sequences, int64_t prefilled) {
-  return prefilled > 0 ? round_beside_prefill(sequences + 1) : round_sequences(sequences);
+int64_t eights(int64_t count) { return (count + 7) / 8 * 8; }
+/// Rows of padding that are beyond one of each sequence belong to a sequence of padding. An engine that is
+/// full, as it is in most steps, has a bucket that fits.
+int64_t round_all(int64_t sequences, int64_t prefilled, int64_t most) {
+  if (prefilled == 0) return round_sequences(sequences);
+  return std::min(round_beside_prefill(sequences + 1), eights(std::max(most, sequences) + 1));
 }
 /// Rows beyond one of each sequence.
 int64_t round_prefilled(int64_t rows) {
@@ -70,34 +73,35 @@ struct StepGraphs::Bucket {
   bool warm = false;  // ran once: workspaces and algorithms are there
   device::Graph graph;
 
-  /// Inputs, behind a SampleRow for each draw. There is one of each sequence.
+  /// Inputs, behind a SampleRow for each draw.
   struct Numbers {
-    int32_t *tokens, *positions;                   // [rows]
-    int32_t *lengths, *tails, *from, *to, *drawn;  // [sequences]
-    int32_t* cu_seqlens;                           // [sequences + 1]
-    int32_t* table;                                // [sequences, pages]
+    int32_t *tokens, *positions;           // [rows]
+    int32_t *lengths, *tails, *from, *to;  // [sequences]
+    int32_t* drawn;                        // [draws]
+    int32_t* cu_seqlens;                   // [sequences + 1]
+    int32_t* table;                        // [sequences, pages]
   };
   Numbers numbers(char* block) const {
     auto* at = reinterpret_cast<int32_t*>(block + sample_bytes());
     const auto next = [&](int64_t count) { return std::exchange(at, at + count); };
     const auto [rows, n, pages] = std::tuple(key.rows, key.sequences, key.pages);
-    return {next(rows), next(rows), next(n),     next(n),        next(n),
-            next(n),    next(n),    next(n + 1), next(n * pages)};
+    return {next(rows), next(rows),      next(n),     next(n),        next(n),
+            next(n),    next(key.draws), next(n + 1), next(n * pages)};
   }
   bool prefills() const { return key.rows > key.sequences; }
   SampleRow* samples(char* block) const { return reinterpret_cast<SampleRow*>(block); }
-  int64_t sample_bytes() const { return key.sequences * int64_t{sizeof(SampleRow)}; }
+  int64_t sample_bytes() const { return key.draws * int64_t{sizeof(SampleRow)}; }
   int64_t in_bytes() const {
-    const int64_t count = 2 * key.rows + (6 + key.pages) * key.sequences + 1;
+    const int64_t count = 2 * key.rows + (5 + key.pages) * key.sequences + 1 + key.draws;
     return sample_bytes() + count * int64_t{sizeof(int32_t)};
   }
   // Outputs: tokens, log-probs, ids of experts.
-  int64_t drawn_bytes() const { return key.sequences * int64_t{sizeof(int32_t) + sizeof(float)}; }
+  int64_t drawn_bytes() const { return key.draws * int64_t{sizeof(int32_t) + sizeof(float)}; }
   int64_t out_bytes() const { return drawn_bytes() + num_ids * int64_t{sizeof(int32_t)}; }
 };
 
-int64_t StepGraphs::padded_rows(int64_t sequences, int64_t prefilled) {
-  return round_all(sequences, prefilled) + (prefilled > 0 ? round_prefilled(prefilled) : 0);
+int64_t StepGraphs::padded_rows(int64_t sequences, int64_t prefilled, int64_t most) {
+  return round_all(sequences, prefilled, most) + (prefilled > 0 ? round_prefilled(prefilled) : 0);
 }
 
 bool StepGraphs::can_record(const Model& model) {
@@ -106,10 +110,12 @@ bool StepGraphs::can_record(const Model& model) {
          (!splits.shares() || splits.tp->can_record());
 }
 
-StepGraphs::StepGraphs(const Model& model, const KvCache& cache, Lane& lane, const RouteShape& routes)
+StepGraphs::StepGraphs(const Model& model, const KvCache& cache, Lane& lane, int64_t most_sequences,
+                       const RouteShape& routes)
     : model_(model),
       cache_(cache),
       lane_(lane),
+      most_sequences_(most_sequences),
       routes_(routes),
       scratch_(Device::cuda, MemoryUse::scratch),
       blocks_(Device::cuda) {}
@@ -120,8 +126,10 @@ StepGraphs::Key StepGraphs::key_of(const StepLists& step, std::span<const StepDr
   const int64_t sequences = step.num_sequences(), prefilled = step.num_rows() - sequences;
   CHECK(prefilled <= kMostPrefilled && std::ssize(draws) <= sequences, "a step of {} rows of {}, {} draws",
         step.num_rows(), sequences, draws.size());
-  return {.rows = padded_rows(sequences, prefilled),
-          .sequences = round_all(sequences, prefilled),
+  const int64_t all = round_all(sequences, prefilled, most_sequences_);
+  return {.rows = padded_rows(sequences, prefilled, most_sequences_),
+          .sequences = all,
+          .draws = std::min(all, eights(std::max(most_sequences_, sequences))),
           .pages = round_pages(step.num_pages(), cache_.page_tokens()),
           .num_sampleable = num_sampleable,
           .filters = std::any_of(draws.begin(), draws.end(),
@@ -155,7 +163,7 @@ void StepGraphs::fill(const Bucket& b, const StepLists& step, std::span<const St
   std::fill(to.table, to.table + size * b.key.pages, cache_.scratch_page());
   for (int64_t i = 0; i < real; ++i)
     std::copy_n(step.page_table.begin() + i * pages, pages, to.table + i * b.key.pages);
-  for (int64_t i = 0; i < size; ++i) {
+  for (int64_t i = 0; i < b.key.draws; ++i) {
     const StepDraw draw = i < std::ssize(draws) ? draws[static_cast<size_t>(i)] : StepDraw{};
     b.samples(b.host_in.get())[i] = draw.sample;
     to.drawn[i] = draw.row;
@@ -167,7 +175,7 @@ void StepGraphs::submit(const Bucket& b) {
   Ctx c{.scratch = scratch_, .lane = lane_};
   device::copy_to_device(lane_, b.in, b.host_in.get(), b.in_bytes());
   const Bucket::Numbers at = b.numbers(b.in);
-  const int64_t rows = b.key.rows, n = b.key.sequences;
+  const int64_t rows = b.key.rows, n = b.key.sequences, draws = b.key.draws;
   const PagedKv kv = cache_.view(view_of(at.table, {n, b.key.pages}), view_of(at.lengths, {n}));
   std::optional<DeltaPages> states;
   if (cache_.states())
@@ -184,11 +192,11 @@ void StepGraphs::submit(const Bucket& b) {
                     .states = states ? &*states : nullptr,
                     .routers = &notes};
   const Tensor hidden = forward_pass(c, model_, batch),
-               chosen = c.scratch.make({n, hidden.dim(1)}, hidden.dtype);
-  gather_rows(c, chosen, hidden, view_of(at.drawn, {n}));
-  const Sampled drawn{make_tensor(b.out, DType::i32, {n}),
-                      make_tensor(b.out + n * int64_t{sizeof(int32_t)}, DType::f32, {n})};
-  const std::span<const SampleRow> list(b.samples(b.host_in.get()), static_cast<size_t>(n));
+               chosen = c.scratch.make({draws, hidden.dim(1)}, hidden.dtype);
+  gather_rows(c, chosen, hidden, view_of(at.drawn, {draws}));
+  const Sampled drawn{make_tensor(b.out, DType::i32, {draws}),
+                      make_tensor(b.out + draws * int64_t{sizeof(int32_t)}, DType::f32, {draws})};
+  const std::span<const SampleRow> list(b.samples(b.host_in.get()), static_cast<size_t>(draws));
   model_.head().sample_into(c, drawn, chosen, {list, b.samples(b.in)}, b.key.num_sampleable);
   device::copy_to_pinned(lane_, b.host_out.get(), b.out, b.out_bytes());
 }
@@ -211,8 +219,8 @@ DrawnTokens StepGraphs::run(Ctx& c, const StepLists& step, std::span<const StepD
   b.warm = true;
   lane_.wait();
   const auto* tokens = reinterpret_cast<const int32_t*>(b.host_out.get());
-  const auto* logprobs = reinterpret_cast<const float*>(tokens + b.key.sequences);
-  chosen_ = {reinterpret_cast<const int32_t*>(logprobs + b.key.sequences), static_cast<size_t>(b.num_ids)};
+  const auto* logprobs = reinterpret_cast<const float*>(tokens + b.key.draws);
+  chosen_ = {reinterpret_cast<const int32_t*>(logprobs + b.key.draws), static_cast<size_t>(b.num_ids)};
   return {{tokens, tokens + draws.size()}, {logprobs, logprobs + draws.size()}};
 }
 

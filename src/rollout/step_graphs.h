@@ -2,9 +2,9 @@
 // Steps of generation on a GPU, through model and head: a row of each sequence that decodes, and with them
 // few rows of prompts, such as what a turn brings. Inputs lie at fixed addresses, one block per bucket, so
 // that the launches of a bucket are recorded the second time and replayed from then on, as long as the engine
-// lives: weights may change in their place. A bucket is what the launches depend on: rows, sequences and
-// pages per sequence (rounded up), the ids that may be drawn, filters or none; all else is data. Padding rows
-// write to the cache's scratch page and tail. Neither bucket nor replay shows in a bit.
+// lives: weights may change in their place. A bucket is what the launches depend on: rows, sequences,
+// draws and pages per sequence (rounded up), the ids that may be drawn, filters or none; all else is data.
+// Padding rows write to the cache's scratch page and tail. Neither bucket nor replay shows in a bit.
 
 #include <map>
 #include <memory>
@@ -30,12 +30,14 @@ class StepGraphs {
   /// running them.
   static constexpr int64_t kMostPrefilled = 512;
 
-  /// Rows of a recorded step, padding included; `prefilled`: beyond one of each sequence.
-  static int64_t padded_rows(int64_t sequences, int64_t prefilled);
+  /// Rows of a recorded step, padding included; `prefilled`: beyond one of each sequence, of which as a
+  /// rule so many run at most.
+  static int64_t padded_rows(int64_t sequences, int64_t prefilled, int64_t most_sequences);
   /// What goes through host memory between ranks cannot be recorded.
   static bool can_record(const Model& model);
   /// `routes`: the experts of all rows are recorded; without layers: they are not.
-  StepGraphs(const Model& model, const KvCache& cache, Lane& lane, const RouteShape& routes);
+  StepGraphs(const Model& model, const KvCache& cache, Lane& lane, int64_t most_sequences,
+             const RouteShape& routes);
   ~StepGraphs();
 
   /// On the lane of the engine; at most as many draws as sequences. Waits for the result.
@@ -51,7 +53,7 @@ class StepGraphs {
  private:
   struct Bucket;
   struct Key {
-    int64_t rows, sequences, pages, num_sampleable;
+    int64_t rows, sequences, draws, pages, num_sampleable;
     bool filters;
     auto operator<=>(const Key&) const = default;
   };
@@ -64,6 +66,7 @@ class StepGraphs {
   const Model& model_;
   const KvCache& cache_;
   Lane& lane_;  // whose workspaces are recorded
+  int64_t most_sequences_;
   RouteShape routes_;
   std::span<const int32_t> chosen_ = {};
   /// Recorded launches hold addresses of it: no one else may use it, and every step begins at its start.

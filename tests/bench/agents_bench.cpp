@@ -227,16 +227,17 @@ void measure_share(Machine& machine, int sessions, int turns) {
               100 * counts["rollout/turn_rows_again"] / static_cast<double>(rows.rows_prefilled));
 }
 
-/// Sequences that decode, each in a turn of kDecodeTurn tokens; the seconds of a step. With `observations` a
-/// turn ends in every step and comes back behind its history with kObservation more tokens: as many tokens
-/// are drawn by each step as without, where prompts are longer by as many keys as observations leave.
-double seconds_of_decoding(Machine& machine, bool observations) {
-  constexpr int kSequences = 64, kDecodeTurn = 64, kObservation = 32, kPrompt = 512, kSteps = 192,
-                kBefore = kSequences + kDecodeTurn;
-  constexpr int kObserved = kObservation * (kBefore + kSteps / 2) / kDecodeTurn;  // of a sequence, on average
-  const auto engine = machine.engine(kSequences, kSequences * 128);
+/// Sequences that decode, each in a turn of as many tokens as there are sequences; the seconds of a step.
+/// With `observations` a turn ends in every step and comes back behind its history with kObservation more
+/// tokens: as many tokens are drawn by each step as without, where prompts are longer by as many keys as
+/// observations leave.
+double seconds_of_decoding(Machine& machine, int sequences, bool observations) {
+  constexpr int kObservation = 32, kPrompt = 512, kSteps = 192;
+  const int turn_tokens = sequences, before = sequences + turn_tokens;
+  const int lengthened = kObservation * (before + kSteps / 2) / turn_tokens;  // of a sequence, on average
+  const auto engine = machine.engine(sequences, int64_t{sequences} * 128);
   GenerateOptions options;
-  options.max_new_tokens = kPrompt;
+  options.max_new_tokens = before + kSteps + 1;
   options.num_sampleable = kVocab;
   Generation generation(*engine, options, nullptr);
   std::vector<std::vector<int32_t>> histories;
@@ -250,9 +251,10 @@ double seconds_of_decoding(Machine& machine, bool observations) {
     generation.add(std::move(request));
     owners.push_back(i);
   };
-  for (size_t i = 0; i < kSequences; ++i) {
-    histories.push_back(random_ids(observations ? kPrompt : kPrompt + kObserved, kVocab, i));
-    ask(i, observations ? kDecodeTurn : kPrompt);  // one is prefilled in each step, so one ends in each
+  for (int i = 0; i < sequences; ++i) {
+    histories.push_back(random_ids(observations ? kPrompt : kPrompt + lengthened, kVocab, i));
+    // One is prefilled in each step, so one ends in each.
+    ask(i, observations ? turn_tokens : options.max_new_tokens);
   }
   const auto step = [&] {
     for (Generation::Finished& turn : generation.step(machine.ctx())) {
@@ -261,22 +263,23 @@ double seconds_of_decoding(Machine& machine, bool observations) {
       histories[i].insert(histories[i].end(), said.begin(), said.end());
       const auto observed = random_ids(kObservation, kVocab, owners.size());
       histories[i].insert(histories[i].end(), observed.begin(), observed.end());
-      ask(i, kDecodeTurn);
+      ask(i, turn_tokens);
     }
   };
   // Until every prompt is in the cache, steps are recorded, and the first turns end.
-  for (int i = 0; i < kBefore; ++i) step();
+  for (int i = 0; i < before; ++i) step();
   std::vector<double> times;
   for (int i = 0; i < kSteps; ++i) times.push_back(bench::seconds_of(step));
   return bench::median(times);
 }
 
-void measure_observations(Machine& machine) {
-  const double without = seconds_of_decoding(machine, false), with = seconds_of_decoding(machine, true);
+void measure_observations(Machine& machine, int sequences) {
+  const double without = seconds_of_decoding(machine, sequences, false),
+               with = seconds_of_decoding(machine, sequences, true);
   std::printf(
-      "a step of 64 sequences: %.2f ms, with an observation of 32 tokens in each %.2f ms: %.3f of the "
+      "a step of %d sequences: %.2f ms, with an observation of 32 tokens in each %.2f ms: %.3f of the "
       "speed\n",
-      1000 * without, 1000 * with, without / with);
+      sequences, 1000 * without, 1000 * with, without / with);
 }
 
 /// Answers at once what a desk was asked.
@@ -350,7 +353,8 @@ int main(int argc, char** argv) {
   measure_server(2'000, 100);
   measure_server(60'000, 40);
   Machine machine(gpu ? Device::cuda : Device::cpu);
-  measure_observations(machine);
+  measure_observations(machine, 64);
+  if (gpu) measure_observations(machine, 256);
   measure_share(machine, sessions, turns);
   return 0;
 }

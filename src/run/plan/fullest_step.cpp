@@ -33,7 +33,8 @@ std::vector<Sequence> fullest_step(const RunPlan& plan, int64_t prefilled) {
 int64_t recorded_prefill(const RunPlan& plan, const Config& config) {
   if (config.rollout.harness.empty()) return 0;
   const int64_t prefilled = std::min(config.rollout.prefill_chunk_tokens, StepGraphs::kMostPrefilled);
-  return StepGraphs::padded_rows(plan.cache.running_sequences, prefilled) - plan.cache.running_sequences;
+  const int64_t running = plan.cache.running_sequences;
+  return StepGraphs::padded_rows(running, prefilled, config.rollout.max_running_sequences) - running;
 }
 
 }  // namespace temper

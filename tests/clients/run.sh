@@ -18,7 +18,7 @@ JSON
 "$temper" init --config "$folder/config.json" --out "$folder/model" --tokenizer "$tokenizer"
 export LITELLM_LOCAL_MODEL_COST_MAP=True HF_HUB_OFFLINE=1
 PATH=$(dirname "$(command -v "$python")"):$PATH
-failed=0 missing=0
+failed=0 missing=0 ran=0
 client() {  # its script, the module that it needs, what it speaks with
   [ ${#wanted[@]} -eq 0 ] || [[ " ${wanted[*]} " == *" $1 "* ]] || return 0
   if ! "$python" -c "import $2" 2> /dev/null; then
@@ -27,6 +27,7 @@ client() {  # its script, the module that it needs, what it speaks with
     return 0
   fi
   echo "== $1"
+  ran=$((ran + 1))
   "$python" "$here/$1.py" "$temper" "$3" || failed=$((failed + 1))
 }
 wanted=("$@")
@@ -37,5 +38,5 @@ client mini_swe_agent_client minisweagent "$tokenizer"
 client openai_agent_client openai "$tokenizer"
 client verifiers_client verifiers "$tokenizer"
 client claude_code_client claude_agent_sdk "$tokenizer"
-echo "$failed clients failed, $missing were not there"
-[ "$failed" -eq 0 ]
+echo "$ran clients ran, $failed failed, $missing were not there"
+[ "$failed" -eq 0 ] && [ $((ran + missing)) -gt 0 ]

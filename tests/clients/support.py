@@ -178,7 +178,7 @@ def train(temper, folder, model, program, lines, env):
     variables = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
     done = subprocess.run([
         temper, "train", folder + "/run.toml", "run.dir=" + folder, "run.steps=1", "model.path=" + model,
-        "rollout.harness={argv = [%s, %s], env = {%s}}" % (json.dumps(sys.executable), json.dumps(program), variables),
+        "rollout.harness={argv = [%s, %s], env = {%s}, retries = 2}" % (json.dumps(sys.executable), json.dumps(program), variables),
         f"rollout.prompts_per_step={len(lines)}", "rollout.samples_per_prompt=2", f"rollout.max_new_tokens={CONTEXT // 2}",
         "rollout.max_turn_tokens=512", "optimizer.lr=1e-6", f"data.train={folder}/lines.jsonl", "data.chat=true"])
     check("the run ends with 0", done.returncode == 0)

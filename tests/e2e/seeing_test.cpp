@@ -3,7 +3,7 @@
 
 #include <regex>
 
-#include "src/run/record/metrics/no_reward.h"
+#include "src/run/record/metrics/left_out.h"
 #include "src/run/record/metrics/no_signal.h"
 #include "src/run/report/metric_docs.h"
 #include "tests/support/run_fixture.h"
@@ -141,16 +141,22 @@ TEST(NoSignal, CountsStepsInARowOfEitherKind) {
   for (int64_t step = 11; step <= 20; ++step) EXPECT_EQ(watched.look(step, alike), "") << "only once";
 }
 
-TEST(NoReward, IsToldOnceWithItsCount) {
+TEST(LeftOut, IsToldOnceWithItsCount) {
   const std::map<std::string, double> fine{{"rollout/sessions_done", 4}, {"rollout/sessions_no_reward", 0}},
       some{{"rollout/sessions_done", 4}, {"rollout/sessions_died", 1}, {"rollout/sessions_no_reward", 3}};
-  NoReward watched;
+  LeftOut watched(EndReason::no_reward), asked(EndReason::no_request);
   EXPECT_EQ(watched.look(1, {}), "") << "no programs";
   EXPECT_EQ(watched.look(2, fine), "");
   const std::string told = watched.look(3, some);
   for (const char* text : {"step 3: 3 of 8 sessions", "{\"reward\": NUMBER}", "reward.functions"})
     EXPECT_NE(told.find(text), std::string::npos) << told;
   EXPECT_EQ(watched.look(4, some), "") << "only once";
+  EXPECT_EQ(asked.look(3, some), "");
+  const std::string unasked =
+      asked.look(5, {{"rollout/sessions_done", 3}, {"rollout/sessions_no_request", 1}});
+  for (const char* text :
+       {"step 5: 1 of 4 sessions ended without a request", "sessions_no_request", "stderr"})
+    EXPECT_NE(unasked.find(text), std::string::npos) << unasked;
 }
 
 }  // namespace

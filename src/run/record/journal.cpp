@@ -86,7 +86,8 @@ std::string Journal::finish_step(int64_t step) {
   if (metrics_) metrics_->write(dump_json_line(line) + "\n");
   if (events_) events_->write(step, values_);
   if (tracker_) tracker_->note_step(step);
-  for (const std::string& text : {no_signal_.look(step, values_), no_reward_.look(step, values_)})
+  for (const std::string& text :
+       {no_signal_.look(step, values_), no_reward_.look(step, values_), no_request_.look(step, values_)})
     if (folder_ && !text.empty()) log::warn("{}", text);
   ++steps_;
   const double left = age_.seconds() / static_cast<double>(steps_) * static_cast<double>(total_steps_ - step);

@@ -16,7 +16,7 @@
 #include "src/core/stopwatch.h"
 #include "src/data/prompt_frame.h"
 #include "src/rl/types.h"
-#include "src/run/record/metrics/no_reward.h"
+#include "src/run/record/metrics/left_out.h"
 #include "src/run/record/metrics/no_signal.h"
 #include "src/run/record/metrics/part_names.h"
 #include "src/run/record/run_folder.h"
@@ -64,7 +64,7 @@ class Journal {
   Stopwatch age_;  // since it is open
   int64_t steps_ = 0;
   NoSignal no_signal_;
-  NoReward no_reward_;
+  LeftOut no_reward_{EndReason::no_reward}, no_request_{EndReason::no_request};
   std::map<std::string, double> values_;
   std::unique_ptr<OutputFile> metrics_;
   std::unique_ptr<EventFile> events_;

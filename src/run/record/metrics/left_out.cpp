@@ -18,8 +18,7 @@ Texts texts_of(EndReason reason) {
   if (reason == EndReason::no_reward)
     return {"a reward",
             "let the program say {\"reward\": NUMBER} in its last line or post it to /reward, or name "
-            "functions in "
-            "reward.functions"};
+            "functions in reward.functions"};
   return {
       "a request",
       "let the program ask the model that it is given, and where it fails say why on stderr and exit with a "
